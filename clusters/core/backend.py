@@ -1,0 +1,123 @@
+"""The protocol between Muster and a member cluster, and the only errors it may raise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from clusters.core.gang import Gang
+from clusters.core.observation import Observation
+
+
+class BackendError(Exception):
+    """A call to a member cluster did not succeed. `words` are the backend's own."""
+
+    def __init__(self, words: str, *, code: str = "") -> None:
+        super().__init__(words)
+        self.words = words
+        self.code = code
+
+
+class BackendUnavailableError(BackendError):
+    """Nothing happened there; try again later."""
+
+
+class BackendAmbiguousError(BackendError):
+    """It may have happened: look before trying again."""
+
+
+class BackendRejectedError(BackendError):
+    """The cluster refused; trying the same again cannot help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach one cluster: address, secret, and the admin's settings (strings).
+
+    `account` is the account that observes and administers; jobs name their own.
+    """
+
+    name: str
+    endpoint: str
+    secret: bytes
+    account: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing the probe looked at: a capability that is on or off, and the fix when off."""
+
+    capability: str
+    is_on: bool
+    detail: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """Versions and capabilities of a cluster, and how far its clock is from ours (ms, + = ahead).
+
+    Capability flags decide what may be placed there, so that no feature is found missing later.
+    """
+
+    version: str
+    api: str
+    clock_skew_ms: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def capabilities(self) -> dict[str, bool]:
+        """Flag by name."""
+        return {finding.capability: finding.is_on for finding in self.findings}
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The answer to a submit: the backend's id of the one object that may run."""
+
+    backend_id: str
+    duplicates_cancelled: int = 0
+
+
+class Backend(Protocol):
+    """One member cluster. Every call has a deadline inside the task's time limit.
+
+    Every method may raise `BackendUnavailableError`, `BackendAmbiguousError` (writes only) or
+    `BackendRejectedError`.
+    """
+
+    def observe(self, now_ms: int, fences: Sequence[str]) -> Observation:
+        """Read everything in bulk. `fences` are attempts whose end must be looked up if gone."""
+        ...
+
+    def submit(self, gang: Gang) -> Submitted:
+        """Make the attempt exist there once, whatever happened to earlier calls."""
+        ...
+
+    def cancel(self, fence: str, account: str) -> None:
+        """End the attempt; cancelling what is over or absent is no error."""
+        ...
+
+    def signal(self, fence: str, account: str, name: str) -> None:
+        """Send a signal (`USR1`, ...) to the attempt's processes."""
+        ...
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        """Let nodes finish and start nothing (capability `drain`)."""
+        ...
+
+    def undrain(self, nodes: Sequence[str]) -> None:
+        """Give drained nodes back (capability `drain`)."""
+        ...
+
+    def logs(self, fence: str) -> str:
+        """The end of the attempt's output (capability `logs`)."""
+        ...
+
+    def reclassify(self, fence: str, account: str, service_class: str) -> None:
+        """Move a pending or running attempt to another QOS (capability `reclassify`)."""
+        ...
+
+    def probe(self, now_ms: int) -> ProbeReport:
+        """Look at versions, plugins, rights and clock; never raises for a mere gap."""
+        ...

@@ -1,0 +1,48 @@
+"""What a backend is told to run: one attempt of a job, bound to exact nodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from clusters.core.resources import GangShape
+
+
+@dataclass(frozen=True)
+class Gang:
+    """One attempt as the backend needs it. Nothing in it is interpreted by a shell of ours.
+
+    Attributes:
+        fence: the backend's name of the attempt; unique for ever.
+        title: the user's own name of the job, for people only.
+        account: the UNIX account or namespace the job runs as.
+        charge: the member's own billing account (Slurm account), or empty.
+        queue: member queue (partition, Volcano queue), or empty for the member's default.
+        service_class: the member's QOS or priority class, or empty.
+        shape: nodes and what is asked of each.
+        device: the GPU's name on this cluster (GRES type, resource name).
+        nodes: the exact nodes, in rank order.
+        time_limit_s: seconds; rounded up to the backend's grain.
+        script: the batch script (Slurm).
+        workdir, output, error: paths as the user gave them; empty = the backend's default.
+        environment: variables for the job.
+        signal, grace_s: the checkpoint signal and how long before the limit it is sent; "" = none.
+        labels: carried to the backend where it has a place for them.
+    """
+
+    fence: str
+    title: str
+    account: str
+    charge: str
+    queue: str
+    service_class: str
+    shape: GangShape
+    device: str
+    nodes: tuple[str, ...]
+    time_limit_s: int
+    script: str
+    workdir: str
+    output: str
+    error: str
+    environment: Mapping[str, str]
+    signal: str = ""
+    grace_s: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)

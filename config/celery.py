@@ -1,0 +1,53 @@
+"""Celery: queues, ticks and the rules every task follows.
+
+Tasks are nudges: the rows say what is due. So a lost or doubled message costs nothing, the broker
+keeps no result, and a late message expires.
+"""
+
+import os
+
+from celery import Celery
+from celery.signals import setup_logging
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+app = Celery("muster")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.update(
+    accept_content=["json"],
+    task_serializer="json",
+    task_ignore_result=True,
+    task_acks_late=True,
+    task_default_queue="dispatch",
+    task_routes={
+        "federation.tasks.dispatch": {"queue": "dispatch"},
+        "federation.tasks.dispatch_all": {"queue": "dispatch"},
+        "federation.tasks.observe": {"queue": "observe"},
+        "federation.tasks.observe_all": {"queue": "observe"},
+        "accounting.tasks.*": {"queue": "accounting"},
+        "tenancy.tasks.*": {"queue": "accounting"},
+    },
+    worker_prefetch_multiplier=1,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"visibility_timeout": 3600},
+    beat_schedule={
+        "dispatch": {
+            "task": "federation.tasks.dispatch_all",
+            "schedule": 1.0,
+            "options": {"expires": 5},
+        },
+        "observe": {
+            "task": "federation.tasks.observe_all",
+            "schedule": 1.0,
+            "options": {"expires": 5},
+        },
+        "post": {"task": "accounting.tasks.post", "schedule": 2.0, "options": {"expires": 10}},
+        "prune": {"task": "tenancy.tasks.prune", "schedule": 3600.0, "options": {"expires": 600}},
+    },
+)
+app.autodiscover_tasks(["tenancy", "clusters", "accounting", "federation"])
+
+
+@setup_logging.connect
+def _keep_django_logging(**_: object) -> None:
+    """Celery would install its own handlers; Django's configuration stands."""

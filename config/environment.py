@@ -1,0 +1,119 @@
+"""Settings from the environment, as one typed value. An unknown `MUSTER_*` stops the start.
+
+Every variable may be given as `NAME_FILE` holding the path of a file with the value (for secrets).
+`.env.example` lists them all; a test keeps it complete.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from environs import Env, EnvError, FileAwareEnv
+
+
+class BadEnvironmentError(RuntimeError):
+    """The environment is not usable; the message names the variable and the fix."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Every setting that the environment carries. Policy (limits, graces) lives in tables.
+
+    Attributes (environment names are these in capitals, with `MUSTER_` unless noted):
+        database_url: DATABASE_URL, where queries go (may be a pooler).
+        database_direct_url: DATABASE_DIRECT_URL, for session locks and LISTEN; default the former.
+        redis_url: REDIS_URL, the Celery broker.
+        secret_key: signs sessions; at least 32 characters.
+        encryption_keys: Fernet keys for stored credentials, newest first, comma-separated.
+        allowed_hosts: host names the service answers to, comma-separated.
+        trusted_origins: origins accepted for CSRF, comma-separated (`https://muster.example`).
+        debug: developer error pages; never in production.
+        secure_cookies: cookies only over HTTPS.
+        web_upstream: where the stream process forwards what is not an event stream; "" = nowhere.
+        log_level: INFO, DEBUG, WARNING or ERROR.
+        test_db: name of the test database; tests only.
+        arbiter_interval_ms: longest sleep between two cycles.
+        lease_ms: life of a dispatch or observe lease; longer than call timeout + settle time.
+        observe_interval_ms: how old an observation may be before the cluster is read again.
+        backend_timeout_ms: deadline of one call to a member cluster.
+        calls_at_once: most calls in flight to one cluster.
+        unknown_after_ms: silence after which a cluster's jobs are shown as `unknown`.
+    """
+
+    database_url: str
+    database_direct_url: str
+    redis_url: str
+    secret_key: str
+    encryption_keys: tuple[str, ...]
+    allowed_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
+    trusted_origins: tuple[str, ...] = ()
+    debug: bool = False
+    secure_cookies: bool = True
+    web_upstream: str = ""
+    log_level: str = "INFO"
+    test_db: str = ""
+    arbiter_interval_ms: int = 1_000
+    lease_ms: int = 60_000
+    observe_interval_ms: int = 2_000
+    backend_timeout_ms: int = 10_000
+    calls_at_once: int = 4
+    unknown_after_ms: int = 60_000
+
+
+# Read by test and demo scripts, not by the service.
+OTHER_VARIABLES = frozenset({"MUSTER_LIVE_SLURM", "MUSTER_JOB_TOKEN", "MUSTER_TRACES"})
+UNPREFIXED = ("database_url", "database_direct_url", "redis_url")
+
+
+def _variable(name: str) -> str:
+    return name.upper() if name in UNPREFIXED else f"MUSTER_{name.upper()}"
+
+
+def _refuse_unknown(environ: Mapping[str, str]) -> None:
+    known = {_variable(field.name) for field in fields(Environment)} | OTHER_VARIABLES
+    for name in sorted(environ):
+        if name.startswith("MUSTER_") and name.removesuffix("_FILE") not in known:
+            raise BadEnvironmentError(
+                f"{name} is not a setting of Muster. Remove it, or see .env.example for the names."
+            )
+
+
+def _read(env: Env, field_name: str, kind: object, default: object) -> object:
+    if kind == tuple[str, ...]:
+        given = env.list(_variable(field_name), default=default)
+        return tuple(given or ())
+    reader = {str: env.str, bool: env.bool, int: env.int}[kind]  # type: ignore[index]
+    options = {} if default is None else {"default": default}
+    return reader(_variable(field_name), **options)
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """The typed settings.
+
+    Raises:
+        BadEnvironmentError: a variable is missing, unreadable, unknown or too weak.
+    """
+    _refuse_unknown(environ)
+    env = FileAwareEnv()
+    values: dict[str, object] = {}
+    try:
+        for field in fields(Environment):
+            default = field.default if isinstance(field.default, str | bool | int | tuple) else None
+            if field.name == "database_direct_url":
+                default = values["database_url"]
+            values[field.name] = _read(env, field.name, field.type, default)
+    except (EnvError, ValueError, OSError) as error:
+        raise BadEnvironmentError(f"{error}. See .env.example.") from None
+    settings = Environment(**values)  # type: ignore[arg-type]
+    if len(settings.secret_key) < 32:
+        raise BadEnvironmentError("MUSTER_SECRET_KEY has fewer than 32 characters; make a longer one.")
+    if not settings.encryption_keys:
+        raise BadEnvironmentError("MUSTER_ENCRYPTION_KEYS is empty; give at least one Fernet key.")
+    return settings
+
+
+def version() -> str:
+    """The version of this checkout, from pyproject.toml (the one place that names it)."""
+    text = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+    line = next(row for row in text.splitlines() if row.startswith("version = "))
+    return line.split('"')[1]
