@@ -5,8 +5,9 @@ Every variable may be given as `NAME_FILE` holding the path of a file with the v
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from environs import Env, EnvError, FileAwareEnv
 
@@ -78,13 +79,16 @@ def _refuse_unknown(environ: Mapping[str, str]) -> None:
             )
 
 
-def _read(env: Env, field_name: str, kind: object, default: object) -> object:
-    if kind == tuple[str, ...]:
-        given = env.list(_variable(field_name), default=default)
-        return tuple(given or ())
-    reader = {str: env.str, bool: env.bool, int: env.int}[kind]  # type: ignore[index]
-    options = {} if default is None else {"default": default}
-    return reader(_variable(field_name), **options)
+def _read(env: Env, field: Field[object], default: object) -> object:
+    options: dict[str, Any] = {} if default is MISSING else {"default": default}
+    name = _variable(field.name)
+    if field.type is bool:
+        return env.bool(name, **options)
+    if field.type is int:
+        return env.int(name, **options)
+    if field.type is str:
+        return env.str(name, **options)
+    return tuple(env.list(name, **options))
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
@@ -98,15 +102,16 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     values: dict[str, object] = {}
     try:
         for field in fields(Environment):
-            default = field.default if isinstance(field.default, str | bool | int | tuple) else None
-            if field.name == "database_direct_url":
-                default = values["database_url"]
-            values[field.name] = _read(env, field.name, field.type, default)
+            is_direct = field.name == "database_direct_url"
+            default = values["database_url"] if is_direct else field.default
+            values[field.name] = _read(env, field, default)
     except (EnvError, ValueError, OSError) as error:
         raise BadEnvironmentError(f"{error}. See .env.example.") from None
     settings = Environment(**values)  # type: ignore[arg-type]
     if len(settings.secret_key) < 32:
-        raise BadEnvironmentError("MUSTER_SECRET_KEY has fewer than 32 characters; make a longer one.")
+        raise BadEnvironmentError(
+            "MUSTER_SECRET_KEY has fewer than 32 characters; make a longer one."
+        )
     if not settings.encryption_keys:
         raise BadEnvironmentError("MUSTER_ENCRYPTION_KEYS is empty; give at least one Fernet key.")
     return settings

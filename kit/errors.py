@@ -45,7 +45,8 @@ class MusterError(Exception):
 
     def __init_subclass__(cls) -> None:
         known = REGISTRY.setdefault(cls.code, cls)
-        assert known is cls, f"error code {cls.code} is declared twice"
+        if known is not cls:
+            raise TypeError(f"error code {cls.code} is declared twice")
 
 
 REGISTRY: dict[str, type[MusterError]] = {}

@@ -27,9 +27,7 @@ def fence(job_id: UUID, attempt: int) -> str:
     """
     tail = (job_id.int & ((1 << 60) - 1)) << 4
     letters = base64.b32encode(tail.to_bytes(8, "big")).decode().rstrip("=").lower()[:12]
-    name = f"{FENCE_PREFIX}{letters}-a{attempt}"
-    assert len(name) <= 40
-    return name
+    return f"{FENCE_PREFIX}{letters}-a{attempt}"
 
 
 def is_fence(name: str) -> bool:

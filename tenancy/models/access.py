@@ -29,7 +29,9 @@ class Tenant(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    parent = models.ForeignKey("self", models.PROTECT, null=True, blank=True, related_name="children")
+    parent = models.ForeignKey(
+        "self", models.PROTECT, null=True, blank=True, related_name="children"
+    )
     name = models.CharField(max_length=63, validators=[NAME])
     path = models.CharField(max_length=1023, unique=True, editable=False)
     lineage = ArrayField(models.UUIDField(), editable=False)

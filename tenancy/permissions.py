@@ -1,0 +1,123 @@
+"""How a request proves who it is, and what every route must declare."""
+
+from typing import Any, ClassVar
+
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from kit.errors import NotAuthenticatedError, PermissionDeniedError
+from tenancy.models import Scope, User
+from tenancy.selectors.access import EVERY_SCOPE, Principal, token_principal
+
+
+class TokenAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <token>`."""
+
+    def authenticate(self, request: Request) -> tuple[User, Principal] | None:
+        """The user and the principal; None when there is no such header.
+
+        Raises:
+            NotAuthenticatedError: the token is not valid now.
+        """
+        header = request.META.get("HTTP_AUTHORIZATION", "")
+        kind, _, token = header.partition(" ")
+        if not header or kind.lower() != "bearer":
+            return None
+        principal = token_principal(token.strip(), timezone.now())  # noqa: TID251 - the edge
+        if principal is None:
+            raise NotAuthenticatedError("The token is unknown, expired or revoked.")
+        return principal.user, principal
+
+    def authenticate_header(self, request: Request) -> str:
+        """What a 401 asks for."""
+        return 'Bearer realm="muster"'
+
+
+class BrowserAuthentication(SessionAuthentication):
+    """The browser's session, with CSRF."""
+
+    def authenticate(self, request: Request) -> tuple[User, Principal] | None:
+        """The session's user with every scope; None without a session."""
+        found = super().authenticate(request)
+        if found is None:
+            return None
+        user: User = found[0]
+        return user, Principal(user, EVERY_SCOPE)
+
+
+class DenyUndeclared(BasePermission):
+    """The default: a route that declares no permission answers nobody."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Always false."""
+        return False
+
+
+class Public(BasePermission):
+    """Anybody, signed in or not."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """Always true."""
+        return True
+
+
+class _Scoped(BasePermission):
+    """Signed in, through a way that carries the scope. Tenants are checked by selectors."""
+
+    scope: ClassVar[str]
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True, or the error that says what is missing.
+
+        Raises:
+            NotAuthenticatedError: nobody is signed in.
+            PermissionDeniedError: the token lacks the scope.
+        """
+        principal = principal_of(request)
+        if self.scope not in principal.scopes:
+            raise PermissionDeniedError(f"The token lacks the scope {self.scope!r}.")
+        return True
+
+
+class CanRead(_Scoped):
+    """Scope `read`."""
+
+    scope = Scope.READ
+
+
+class CanSubmit(_Scoped):
+    """Scope `submit`."""
+
+    scope = Scope.SUBMIT
+
+
+class IsAdmin(_Scoped):
+    """Scope `admin` and the global role admin."""
+
+    scope = Scope.ADMIN
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True for admins.
+
+        Raises:
+            NotAuthenticatedError: nobody is signed in.
+            PermissionDeniedError: not an admin, or a token without the scope.
+        """
+        if not principal_of(request).is_admin:
+            raise PermissionDeniedError("Only an admin may do this.")
+        return super().has_permission(request, view)
+
+
+def principal_of(request: Any) -> Principal:
+    """Who asks.
+
+    Raises:
+        NotAuthenticatedError: nobody is signed in.
+    """
+    principal = request.auth
+    if not isinstance(principal, Principal):
+        raise NotAuthenticatedError("Send a bearer token, or sign in.")
+    return principal

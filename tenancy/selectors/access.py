@@ -1,0 +1,78 @@
+"""Who is asking, and what of the tree they may see and do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+
+from kit.crypto import digest
+from tenancy.models import ApiToken, Membership, Role, Scope, Tenant, User
+
+ROLE_RANK: Mapping[str, int] = {Role.VIEWER: 1, Role.SUBMITTER: 2, Role.OWNER: 3}
+EVERY_SCOPE = frozenset(scope.value for scope in Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks in this request: a user and the scopes of the way they came in."""
+
+    user: User
+    scopes: frozenset[str]
+    token_id: UUID | None = None
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the user has the global role admin."""
+        return self.user.is_superuser
+
+
+def token_principal(token: str, now: datetime) -> Principal | None:
+    """Who a bearer token stands for; None when it is unknown, expired, revoked or inactive."""
+    row = ApiToken.objects.select_related("user").filter(digest=digest(token)).first()
+    if row is None or row.revoked_at or row.expires_at <= now or not row.user.is_active:
+        return None
+    return Principal(row.user, frozenset(row.scopes), row.id)
+
+
+def roles_of(user: User) -> dict[UUID, str]:
+    """The user's own role by tenant id (not yet inherited), one query."""
+    return dict(Membership.objects.filter(user=user).values_list("tenant_id", "role"))
+
+
+def visible_tenants(user: User, at_least: str = Role.VIEWER) -> QuerySet[Tenant]:
+    """Tenants where the user has the role or more, itself or by inheritance; all for admins."""
+    if user.is_superuser:
+        return Tenant.objects.all()
+    granted = [
+        tenant for tenant, role in roles_of(user).items() if ROLE_RANK[role] >= ROLE_RANK[at_least]
+    ]
+    return Tenant.objects.filter(lineage__overlap=granted) if granted else Tenant.objects.none()
+
+
+def visible_tenant_ids(user: User) -> list[UUID] | None:
+    """Ids of the tenants the user may see; None = all of them."""
+    if user.is_superuser:
+        return None
+    return list(visible_tenants(user).values_list("id", flat=True))
+
+
+def role_in(user: User, tenant: Tenant) -> str | None:
+    """The user's strongest role in a tenant, inherited from its ancestors; None = none."""
+    if user.is_superuser:
+        return Role.OWNER
+    roles = [role for held, role in roles_of(user).items() if held in tenant.lineage]
+    return max(roles, key=ROLE_RANK.__getitem__, default=None)
+
+
+def tenants_by_path(user: User, paths: set[str], at_least: str) -> dict[str, Tenant]:
+    """Those of the paths that exist and where the user has the role, in constant queries."""
+    return {
+        tenant.path: tenant for tenant in visible_tenants(user, at_least).filter(path__in=paths)
+    }
+
+
+def subtree(tenant: Tenant) -> Q:
+    """The condition on Tenant rows: `tenant` and everything below it."""
+    return Q(lineage__contains=[tenant.id])

@@ -1,0 +1,161 @@
+"""Writes on people and the tree: tenants, members, tokens."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from kit.crypto import digest, new_token
+from kit.errors import ConflictError, FieldProblem, InvalidContentError, NotFoundError
+from tenancy.models import ApiToken, Membership, Role, Scope, Tenant, User
+from tenancy.models.access import NAME
+from tenancy.services.records import write_audit
+
+BEARER = "mst"
+LONGEST_TOKEN_LIFE = timedelta(days=366)
+
+
+@transaction.atomic
+def create_tenant(
+    *, actor: User | None, name: str, parent: Tenant | None, title: str = "", now: datetime
+) -> Tenant:
+    """A new node of the tree.
+
+    Raises:
+        InvalidContentError: the name is not `[a-z0-9-]{1,63}`.
+        ConflictError: the parent has a child of that name already.
+    """
+    try:
+        NAME(name)
+    except ValidationError:
+        raise InvalidContentError(str(NAME.message), pointer="/name") from None
+    path = f"{parent.path}/{name}" if parent else name
+    if Tenant.objects.filter(path=path).exists():
+        raise ConflictError(f"The tenant {path} exists already.", pointer="/name")
+    tenant = Tenant(parent=parent, name=name, path=path, title=title)
+    tenant.lineage = [*(parent.lineage if parent else []), tenant.id]
+    tenant.save(force_insert=True)
+    write_audit(
+        actor=actor,
+        action="create",
+        object_type="tenant",
+        object_id=path,
+        after={"title": title},
+        now=now,
+    )
+    return tenant
+
+
+@transaction.atomic
+def set_open(*, actor: User | None, tenant: Tenant, is_open: bool, why: str, now: datetime) -> None:
+    """Closes a tenant (what runs finishes, nothing starts) or opens it again."""
+    changed = Tenant.objects.filter(id=tenant.id, is_open=not is_open).update(is_open=is_open)
+    if changed:
+        write_audit(
+            actor=actor,
+            action="open" if is_open else "close",
+            object_type="tenant",
+            object_id=tenant.path,
+            before={"is_open": not is_open},
+            after={"is_open": is_open},
+            why=why,
+            now=now,
+        )
+
+
+@transaction.atomic
+def set_member(
+    *, actor: User | None, tenant: Tenant, user: User, role: str | None, now: datetime
+) -> None:
+    """Gives a person a role in a tenant, changes it, or takes it away (`role` None).
+
+    Raises:
+        InvalidContentError: no such role.
+    """
+    if role is not None and role not in Role.values:
+        raise InvalidContentError(f"role is one of {', '.join(Role.values)}.", pointer="/role")
+    held = Membership.objects.filter(tenant=tenant, user=user).first()
+    before = held.role if held else None
+    if before == role:
+        return
+    if role is None:
+        Membership.objects.filter(tenant=tenant, user=user).delete()
+    else:
+        Membership.objects.update_or_create(tenant=tenant, user=user, defaults={"role": role})
+    write_audit(
+        actor=actor,
+        action="set_member",
+        object_type="tenant",
+        object_id=tenant.path,
+        before={"user": user.username, "role": before},
+        after={"user": user.username, "role": role},
+        now=now,
+    )
+
+
+def _check_token(name: str, scopes: Sequence[str], expires_at: datetime, now: datetime) -> None:
+    wrong = []
+    if not 0 < len(name) <= 200 or not name.isprintable():
+        wrong.append(FieldProblem("/name", "invalid", "name must be 1 to 200 printable letters."))
+    if not scopes or not set(scopes) <= set(Scope.values):
+        known = ", ".join(Scope.values)
+        wrong.append(FieldProblem("/scopes", "invalid", f"scopes must be some of {known}."))
+    if not now < expires_at <= now + LONGEST_TOKEN_LIFE:
+        wrong.append(
+            FieldProblem("/expires_at", "invalid", "expires_at must lie within the next 366 days.")
+        )
+    if wrong:
+        raise InvalidContentError("The token cannot be made so.", errors=wrong)
+
+
+@transaction.atomic
+def create_token(
+    *,
+    actor: User,
+    user: User,
+    name: str,
+    scopes: Sequence[str],
+    expires_at: datetime,
+    now: datetime,
+) -> tuple[ApiToken, str]:
+    """A new bearer token and its text, which is shown this once.
+
+    Raises:
+        InvalidContentError: name, scopes or expiry are wrong.
+    """
+    _check_token(name, scopes, expires_at, now)
+    text = new_token(BEARER)
+    token = ApiToken.objects.create(
+        user=user,
+        name=name,
+        prefix=text[:12],
+        digest=digest(text),
+        scopes=sorted(set(scopes)),
+        created_at=now,
+        expires_at=expires_at,
+    )
+    write_audit(
+        actor=actor,
+        action="create",
+        object_type="token",
+        object_id=token.id,
+        after={"name": name, "scopes": token.scopes, "user": user.username},
+        now=now,
+    )
+    return token, text
+
+
+@transaction.atomic
+def revoke_token(*, actor: User, user: User, token_id: UUID, now: datetime) -> None:
+    """Ends a token of `user` at once; ending it twice is no error.
+
+    Raises:
+        NotFoundError: the user has no such token.
+    """
+    token = ApiToken.objects.filter(id=token_id, user=user).first()
+    if token is None:
+        raise NotFoundError("You have no such token.")
+    if ApiToken.objects.filter(id=token_id, revoked_at=None).update(revoked_at=now):
+        write_audit(actor=actor, action="revoke", object_type="token", object_id=token_id, now=now)
