@@ -44,6 +44,7 @@ class Job(models.Model):
     name = models.CharField(max_length=200, blank=True)
     state = models.CharField(max_length=16, choices=STATES, default=JobState.QUEUED.value)
     held_by = models.CharField(max_length=16, blank=True)
+    hold_asked_by = models.CharField(max_length=16, blank=True)
     wanted_class = models.CharField(max_length=16, choices=CLASSES)
     class_now = models.CharField(max_length=16, blank=True)
     priority = models.PositiveSmallIntegerField()
