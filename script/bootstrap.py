@@ -175,9 +175,7 @@ def _stamp_path(venv: Path) -> Path:
 
 
 def _stamp(requirements: Iterable[str]) -> dict[str, str]:
-    return {
-        name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in requirements
-    }
+    return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in requirements}
 
 
 def _read_stamp(venv: Path) -> dict[str, str]:

