@@ -34,7 +34,7 @@ class Environment:
         log_level: INFO, DEBUG, WARNING or ERROR.
         test_db: name of the test database; tests only.
         arbiter_interval_ms: longest sleep between two cycles.
-        lease_ms: life of a dispatch or observe lease; longer than call timeout + settle time.
+        lease_ms: life of a dispatch or observe lease; its holder renews it at a third of that.
         observe_interval_ms: how old an observation may be before the cluster is read again.
         backend_timeout_ms: deadline of one call to a member cluster.
         calls_at_once: most calls in flight to one cluster.
@@ -54,7 +54,7 @@ class Environment:
     log_level: str = "INFO"
     test_db: str = ""
     arbiter_interval_ms: int = 1_000
-    lease_ms: int = 60_000
+    lease_ms: int = 15_000
     observe_interval_ms: int = 2_000
     backend_timeout_ms: int = 10_000
     calls_at_once: int = 4

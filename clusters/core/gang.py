@@ -1,9 +1,10 @@
 """What a backend is told to run: one attempt of a job, bound to exact nodes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from clusters.core.resources import GangShape
+from clusters.core.resources import GangShape, NodeShape
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,22 @@ class Gang:
     signal: str = ""
     grace_s: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """The stored form, with its version `v`."""
+        return {"v": 1, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Gang":
+        """The gang of a stored form of version 1.
+
+        Raises:
+            KeyError, TypeError: not a stored gang of version 1.
+        """
+        fields = {name: value for name, value in stored.items() if name != "v"}
+        shape = fields["shape"]
+        fields["shape"] = GangShape(
+            shape["nodes"], NodeShape(**shape["per_node"]), shape["exclusive"]
+        )
+        fields["nodes"] = tuple(fields["nodes"])
+        return cls(**fields)

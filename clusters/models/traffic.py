@@ -69,7 +69,10 @@ class Command(models.Model):
 
 
 class Lease(models.Model):
-    """Who may deliver to (`dispatch`) or read (`observe`) a cluster now. `epoch` fences results."""
+    """Who may deliver to (`dispatch`) or read (`observe`) a cluster now. `epoch` fences results.
+
+    It is the breaker as well: after `failures` failures in a row it stays taken for the back-off.
+    """
 
     class Kind(models.TextChoices):
         """One lease a cluster and kind, so that a hung read never stops a submit."""
@@ -82,6 +85,7 @@ class Lease(models.Model):
     holder = models.CharField(max_length=127, blank=True)
     epoch = models.BigIntegerField(default=0)
     expires_at = models.DateTimeField()
+    failures = models.PositiveIntegerField(default=0)
 
     class Meta:
         constraints: ClassVar = [

@@ -1,0 +1,74 @@
+"""Looks at a member cluster: versions, rights, clock; keeps what was found."""
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F
+
+from clusters.backends import connect
+from clusters.core.backend import BackendError, ProbeReport
+from clusters.models import Cluster
+from clusters.selectors.connection import connection_of
+from kit.errors import MusterError
+from kit.intervals import iso, to_ms
+from tenancy.models import User
+from tenancy.services.records import ring, write_audit
+
+REPORT_VERSION = 1
+
+
+class ProbeFailedError(MusterError):
+    """The cluster did not answer, or refused; the detail holds its own words."""
+
+    code, status, title = "probe_failed", 502, "The cluster could not be probed"
+
+
+def report_document(report: ProbeReport, now: datetime) -> dict[str, object]:
+    """The report as it is stored and shown."""
+    return {
+        "v": REPORT_VERSION,
+        "at": iso(now),
+        "version": report.version,
+        "api": report.api,
+        "clock_skew_ms": report.clock_skew_ms,
+        "findings": [
+            {
+                "capability": finding.capability,
+                "is_on": finding.is_on,
+                "detail": finding.detail,
+                "fix": finding.fix,
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def probe_cluster(*, actor: User | None, cluster: Cluster, now: datetime) -> dict[str, object]:
+    """Asks the cluster, then stores the report and the capability flags. No transaction is open
+    while it is asked. Returns the stored report.
+
+    Raises:
+        ProbeFailedError: the cluster did not answer, or refused.
+    """
+    try:
+        report = connect(cluster.backend, connection_of(cluster)).probe(to_ms(now))
+    except BackendError as error:
+        raise ProbeFailedError(f"{cluster.name}: {error.words}") from error
+    document = report_document(report, now)
+    with transaction.atomic():
+        Cluster.objects.filter(pk=cluster.pk).update(
+            probe=document,
+            capabilities=report.capabilities,
+            clock_skew_ms=report.clock_skew_ms,
+            revision=F("revision") + 1,
+        )
+        write_audit(
+            actor=actor,
+            action="probe",
+            object_type="cluster",
+            object_id=cluster.name,
+            after={"version": report.version, "capabilities": report.capabilities},
+            now=now,
+        )
+        ring()
+    return document
