@@ -1,7 +1,7 @@
 """The protocol between Muster and a member cluster, and the only errors it may raise."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from clusters.core.gang import Gang
@@ -38,7 +38,7 @@ class Connection:
 
     name: str
     endpoint: str
-    secret: bytes
+    secret: bytes = field(repr=False)  # a traceback or a log line must not carry it
     account: str
     options: Mapping[str, str]
 

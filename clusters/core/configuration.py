@@ -1,0 +1,118 @@
+"""What an admin may configure about a cluster: the rules, each with words that say the fix."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import urlsplit
+
+from kit.errors import FieldProblem
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
+WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+STORE = re.compile(r"[a-z0-9][a-z0-9:._-]{0,62}")
+LARGEST_FACT = 1_000_000  # GB or teraflops of one GPU; more is a slip of the keyboard
+NOT_A_PERSON = frozenset({"root"})
+# What an admin may set for each backend; a name ending in "." knows everything below it.
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "slurm": ("charge", "environment.", "qos.", "tier.", "topology_conf"),
+}
+
+
+def name_problems(pointer: str, name: object) -> Iterator[FieldProblem]:
+    """A name of ours: 1 to 63 of a-z, 0-9 and inner hyphens."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        yield FieldProblem(
+            pointer, "invalid_name", "Use 1 to 63 of a-z, 0-9 and -, not at either end -."
+        )
+
+
+def word_problems(
+    pointer: str, word: object, pattern: re.Pattern[str] = WORD, *, may_be_empty: bool = False
+) -> Iterator[FieldProblem]:
+    """A name of somebody else's (GRES type, partition, account): one plain word."""
+    if may_be_empty and word == "":
+        return
+    if not isinstance(word, str) or not pattern.fullmatch(word):
+        yield FieldProblem(
+            pointer, "invalid_name", "Use 1 to 63 letters, digits, '_', '.' and '-', no blanks."
+        )
+
+
+def text_problems(pointer: str, text: object, longest: int) -> Iterator[FieldProblem]:
+    """One line of printable text."""
+    if not isinstance(text, str) or len(text) > longest or not (text == "" or text.isprintable()):
+        yield FieldProblem(pointer, "invalid_text", f"Use at most {longest} printable letters.")
+
+
+def endpoint_problems(pointer: str, endpoint: object) -> Iterator[FieldProblem]:
+    """Where the cluster answers: `http(s)://host[:port][/path]` without credentials in it."""
+    fix = "Give an address like https://slurm.example:6820, without user, password, ? or #."
+    try:
+        parts = urlsplit(endpoint) if isinstance(endpoint, str) else urlsplit("")
+        is_fine = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.port != 0
+            and not (parts.username or parts.password or parts.query or parts.fragment)
+        )
+    except ValueError:  # a port that is no number, a broken IPv6 address
+        is_fine = False
+    text = str(endpoint)
+    if not is_fine or len(text) > 500 or not text.isprintable() or " " in text:
+        yield FieldProblem(pointer, "invalid_endpoint", fix)
+
+
+def option_problems(pointer: str, options: object, known: Sequence[str]) -> Iterator[FieldProblem]:
+    """Settings for the backend: strings by known names; a name ending in `.` knows all below."""
+    if not isinstance(options, Mapping):
+        yield FieldProblem(pointer, "invalid_type", "Give an object of strings by name.")
+        return
+    for name, value in options.items():
+        here = f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
+        if not any(_is_known(str(name), pattern) for pattern in known):
+            names = ", ".join(f"{item}*" if item.endswith(".") else item for item in known)
+            yield FieldProblem(here, "unknown_option", f"No such option. Known: {names}.")
+        elif not isinstance(value, str):
+            yield FieldProblem(here, "invalid_type", "The value of an option is a string.")
+
+
+def _is_known(name: str, pattern: str) -> bool:
+    if pattern.endswith("."):
+        return name.startswith(pattern) and len(name) > len(pattern)
+    return name == pattern
+
+
+def store_problems(pointer: str, stores: object) -> Iterator[FieldProblem]:
+    """The stores and datasets a cluster sees, each once."""
+    if not isinstance(stores, Sequence) or isinstance(stores, str):
+        yield FieldProblem(pointer, "invalid_type", "Give a list of names.")
+        return
+    for index, store in enumerate(stores):
+        if not isinstance(store, str) or not STORE.fullmatch(store):
+            yield FieldProblem(
+                f"{pointer}/{index}",
+                "invalid_name",
+                "Use 1 to 63 of a-z, 0-9, ':', '.', '_' and '-'.",
+            )
+        elif store in stores[:index]:
+            yield FieldProblem(f"{pointer}/{index}", "duplicate", f"{store} stands twice.")
+
+
+def person_account_problems(pointer: str, account: object) -> Iterator[FieldProblem]:
+    """The UNIX account a person's jobs run as; never root."""
+    yield from word_problems(pointer, account, ACCOUNT)
+    if account in NOT_A_PERSON:
+        yield FieldProblem(pointer, "invalid_account", f"Jobs never run as {account}.")
+
+
+def home_problems(pointer: str, home: object) -> Iterator[FieldProblem]:
+    """A home directory there: an absolute path, or empty for the cluster's own default."""
+    yield from text_problems(pointer, home, 500)
+    if isinstance(home, str) and home and not home.startswith("/"):
+        yield FieldProblem(pointer, "invalid_path", "Give an absolute path, or nothing.")
+
+
+def whole_problems(pointer: str, number: object, highest: int) -> Iterator[FieldProblem]:
+    """A whole number from 0."""
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= highest:
+        yield FieldProblem(pointer, "invalid_number", f"Give a whole number from 0 to {highest}.")
