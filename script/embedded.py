@@ -186,15 +186,11 @@ class Postgres:
 
     def is_ready(self) -> bool:
         """Return whether it takes connections."""
-        asked = self._tool("pg_isready", "-q", "-h", "127.0.0.1", "-p", str(self.port))
-        return asked.returncode == 0
+        return self._client_tool("pg_isready", "-q", "-d", "postgres").returncode == 0
 
     def create_database(self, database: str = DATABASE) -> None:
         """Create a database unless it is there; raises SetupError."""
-        made = self._tool(
-            "createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", USER, "--maintenance-db",
-            "postgres", database,
-        )  # fmt: skip
+        made = self._client_tool("createdb", "--maintenance-db", "postgres", database)
         if made.returncode != 0 and "already exists" not in made.stderr:
             raise SetupError(f"The database could not be created:\n\n{made.stderr.strip()}")
 
@@ -239,6 +235,10 @@ class Postgres:
                 "--builtin-locale=C.UTF-8", "--lc-collate=C", f"--lc-ctype={ctype}",
                 "--no-instructions", *(["--no-sync"] if self.throwaway else []),
             )  # fmt: skip
+
+    def _client_tool(self, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        where = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER)
+        return self._tool(tool, *where, *arguments)
 
     def _tool(self, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         identity = self.identity

@@ -238,12 +238,13 @@ class Supervisor:
         """Start one stage and wait until all of it is ready; raises SetupError when it is not."""
         stage = [self._child(program) for program in programs]
         self._stages.append(stage)
+        starts = [asyncio.create_task(self._start(child)) for child in stage]
         try:
-            async with asyncio.TaskGroup() as group:
-                for child in stage:
-                    group.create_task(self._start(child))
-        except* SetupError as errors:
-            raise errors.exceptions[0] from None
+            await asyncio.gather(*starts)
+        finally:  # after a failure the others need not get ready
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
         self._keepers += [asyncio.create_task(self._keep(child)) for child in stage]
 
     async def run(self, program: Program, *, show: bool = False) -> tuple[int, list[str]]:
