@@ -90,8 +90,11 @@ class Backend(Protocol):
         """Read everything in bulk. `fences` are attempts whose end must be looked up if gone."""
         ...
 
-    def submit(self, gang: Gang) -> Submitted:
-        """Make the attempt exist there once, whatever happened to earlier calls."""
+    def submit(self, gang: Gang, *, is_repeat: bool = True) -> Submitted:
+        """Make the attempt exist there once, whatever happened to earlier calls.
+
+        False says that no earlier call can have been sent, which saves looking for its traces.
+        """
         ...
 
     def cancel(self, fence: str, account: str) -> None:

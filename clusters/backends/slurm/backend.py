@@ -1,0 +1,181 @@
+"""The Slurm backend: the protocol's verbs over slurmrestd."""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from urllib.parse import quote
+
+from clusters.backends.slurm import errors
+from clusters.backends.slurm.client import SlurmClient
+from clusters.backends.slurm.observe import observe
+from clusters.backends.slurm.probe import probe
+from clusters.backends.slurm.read import JobRow, accounting_job, controller_job
+from clusters.backends.slurm.shared import SharedRead
+from clusters.backends.slurm.translate import comment_of, owner_mark, submit_body
+from clusters.backends.slurm.values import Json, number
+from clusters.core.backend import BackendRejectedError, ProbeReport, Submitted
+from clusters.core.gang import Gang
+from clusters.core.observation import GangState, Observation
+
+_SIGNAL = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]{1,11})")
+_IS_OVER = (errors.NO_SUCH_JOB, errors.ALREADY_DONE)
+
+
+class SlurmBackend:
+    """One Slurm cluster. Reads as the connection's own account, writes as the account of the job."""
+
+    def __init__(self, client: SlurmClient) -> None:
+        self._client = client
+        self._options = client.connection.options
+        self._mark = owner_mark(self._options)
+        self._jobs: SharedRead[list[Json]] = SharedRead(self._read_jobs)
+
+    def close(self) -> None:
+        """Close the connections it keeps alive."""
+        self._client.close()
+
+    def observe(self, now_ms: int, fences: Collection[str]) -> Observation:
+        """Everything in a handful of bulk reads; see `observe.observe`."""
+        return observe(self._client, now_ms, fences)
+
+    def probe(self, now_ms: int) -> ProbeReport:
+        """What this cluster can do for us, each gap with its fix; see `probe.probe`."""
+        return probe(self._client, now_ms)
+
+    def submit(self, gang: Gang, *, is_repeat: bool = True) -> Submitted:
+        """Make the attempt exist once: submit held, list by name, release the lowest, cancel the rest.
+
+        Slurm accepts two jobs of one name, so it is the *release* that is fenced: whoever comes second
+        finds the first in the list. `is_repeat` (an earlier call may have arrived) looks before
+        it submits, also into accounting, for an attempt that has run and left the controller.
+
+        Raises:
+            BackendAmbiguousError: the answer was lost; call again with `is_repeat`.
+            BackendUnavailableError: not reached, or accounting could not say that it never ran.
+            BackendRejectedError: refused in Slurm's own words.
+        """
+        found = self._find(gang.fence, gang.account) if is_repeat else ()
+        if not found and is_repeat and (row := self._ran_before(gang.fence, gang.account)):
+            return Submitted(str(row.job_id))
+        if not found:
+            job_id = self._post(gang)
+            found = self._find(gang.fence, gang.account)
+            if not found:  # not recognised as ours: whatever it has become, it must not run
+                self._delete(job_id, gang.account)
+                words = f"job {job_id} lost its name or comment on the way: a job_submit plugin?"
+                raise BackendRejectedError(words, code="not_ours")
+        return self._settle(found, gang)
+
+    def cancel(self, fence: str, account: str) -> None:
+        """End every job of ours of this name; what is over or absent is no error."""
+        for row in self._find(fence, account):
+            if not row.state.is_final:
+                self._delete(row.job_id, account)
+
+    def signal(self, fence: str, account: str, name: str) -> None:
+        """Send a signal to the steps; on 22.05 the batch shell gets it too (`translate.guard_shell`).
+
+        Raises:
+            BackendRejectedError: no such signal, or the attempt does not run.
+        """
+        match = _SIGNAL.fullmatch(name.upper())
+        if match is None:
+            raise BackendRejectedError(f"{name!r} is no signal", code="signal")
+        running = [row for row in self._find(fence, account) if row.state.holds_nodes]
+        if not running:
+            raise BackendRejectedError(f"{fence} does not run", code="not_running")
+        for row in running:
+            self._client.write(
+                "DELETE", f"job/{row.job_id}?signal=SIG{match[1]}", account, fine=_IS_OVER
+            )
+
+    def reclassify(self, fence: str, account: str, service_class: str) -> None:
+        """Move the attempt to another QOS. Slurm lets only pending jobs change it (2073 later)."""
+        for row in self._find(fence, account):
+            if not row.state.is_final:
+                body = {"qos": service_class}
+                self._client.write("POST", f"job/{row.job_id}", account, body, fine=())
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        """Let nodes finish and start nothing; from v0.0.39 on (capability `drain`)."""
+        self._update_nodes(nodes, {"state": ["DRAIN"], "reason": reason})
+
+    def undrain(self, nodes: Sequence[str]) -> None:
+        """Give drained nodes back (capability `drain`)."""
+        self._update_nodes(nodes, {"state": ["RESUME"]})
+
+    def logs(self, fence: str) -> str:
+        """Slurm's REST API shows no files (capability `logs` is off)."""
+        raise BackendRejectedError(f"no logs of {fence} over REST", code="not_supported")
+
+    def _update_nodes(self, nodes: Sequence[str], body: Json) -> None:
+        dialect = self._client.dialect
+        if not dialect.can_drain:
+            words = f"{dialect.api} cannot change nodes; scontrol can"
+            raise BackendRejectedError(words, code="not_supported")
+        for node in nodes:
+            path = f"node/{quote(node, safe='')}"
+            self._client.write("POST", path, self._client.connection.account, body, fine=())
+
+    def _read_jobs(self) -> list[Json]:
+        return self._client.read("jobs").rows("jobs")
+
+    def _find(self, fence: str, account: str) -> tuple[JobRow, ...]:
+        """Our jobs of this name and user in the controller, lowest id first."""
+        named = (raw for raw in self._jobs.get() if raw.get("name") == fence)
+        return self._ours((controller_job(raw) for raw in named), fence, account)
+
+    def _ours(self, rows: Iterable[JobRow], fence: str, account: str) -> tuple[JobRow, ...]:
+        comment = comment_of(self._mark, fence)
+        mine = (row for row in rows if row.comment == comment and row.user == account)
+        return tuple(sorted(mine, key=lambda row: row.job_id))
+
+    def _ran_before(self, fence: str, account: str) -> JobRow | None:
+        """The attempt in accounting, if it ended so long ago that the controller forgot it.
+
+        Asked only when the controller has nothing. Here a missing comment is no excuse: running a
+        gang twice is worse than leaving it to be looked into, so name and user decide.
+        """
+        if self._options.get("accounting") == "off":
+            return None
+        path = f"jobs?job_name={quote(fence, safe='')}&skip_steps=true"
+        if self._client.dialect.wraps_numbers:
+            path += "&show_duplicates=true&disable_truncate_usage_time=true"
+        reply = self._client.read(path, accounting=True, fine=(errors.NOTHING_FOUND,))
+        rows = [accounting_job(raw) for raw in reply.rows("jobs") if raw.get("name") == fence]
+        marks = {None, "", comment_of(self._mark, fence)}
+        mine = [row for row in rows if row.user == account and row.comment in marks]
+        return min(mine, key=lambda row: row.job_id, default=None)
+
+    def _post(self, gang: Gang) -> int:
+        """Submit held. Without EnforcePartLimits Slurm accepts what it will never start (2015)."""
+        body = submit_body(gang, self._client.dialect, self._options, self._client.connection.name)
+        reply = self._client.write("POST", "job/submit", gang.account, body, fine=(errors.HELD,))
+        job_id = number(reply.body.get("job_id")) or 0
+        bad = next((fault for fault in reply.faults if fault.number != errors.HELD), None)
+        if bad is not None:
+            self._delete(job_id, gang.account)
+            raise BackendRejectedError(bad.words, code=str(bad.number))
+        return job_id
+
+    def _settle(self, found: tuple[JobRow, ...], gang: Gang) -> Submitted:
+        """Release the one that may run, cancel what is held beside it.
+
+        The lowest id counts even when it is over: if it was cancelled before it ran, the attempt
+        was, and a late duplicate must not bring it back.
+        """
+        winner = next((row for row in found if _has_begun(row)), found[0])
+        others = [row for row in found if row is not winner and not row.state.is_final]
+        if winner.state is GangState.HELD:
+            release = {"hold": False}
+            self._client.write("POST", f"job/{winner.job_id}", gang.account, release, fine=())
+        for row in others:
+            self._delete(row.job_id, gang.account)
+        return Submitted(str(winner.job_id), len(others))
+
+    def _delete(self, job_id: int, account: str) -> None:
+        self._client.write("DELETE", f"job/{job_id}", account, fine=_IS_OVER)
+
+
+def _has_begun(row: JobRow) -> bool:
+    """Released before: it waits in earnest, runs, or has run."""
+    return row.state is GangState.PENDING or row.state.holds_nodes or row.started_ms is not None

@@ -1,0 +1,216 @@
+"""The HTTP side: tokens, deadlines, and replies turned into JSON or into the protocol's errors."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+
+import httpx
+import jwt
+
+from clusters.backends.slurm.errors import Fault, from_faults, from_text, read_faults
+from clusters.backends.slurm.values import Json
+from clusters.backends.slurm.versions import DIALECTS, Dialect, newest_known
+from clusters.core.backend import (
+    BackendAmbiguousError,
+    BackendError,
+    BackendUnavailableError,
+    Connection,
+)
+
+# The API version by endpoint: the list is half a megabyte, and a server keeps its version for months.
+_DIALECT_BY_ENDPOINT: dict[str, Dialect] = {}
+
+
+def wall_clock_s() -> int:
+    """Now in epoch seconds: a token's life is wall time, and nothing else here reads the clock."""
+    return int(time.time())  # noqa: TID251 - see above
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply whose errors the caller said it can live with."""
+
+    body: Json
+    faults: tuple[Fault, ...]
+    took_s: float
+
+    def rows(self, *names: str) -> list[Json]:
+        """The list of objects under the first of these names that is there."""
+        for name in names:
+            value = self.body.get(name)
+            if isinstance(value, list):
+                return [row for row in value if isinstance(row, dict)]
+        return []
+
+
+@dataclass
+class TokenMint:
+    """HS256 tokens for any account, signed with the cluster's key, renewed at half of their life."""
+
+    key: bytes
+    life_s: int
+    clock: Callable[[], int] = wall_clock_s
+    _made: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def token(self, account: str) -> str:
+        """A token of this account that is valid for at least half of `life_s`."""
+        now = self.clock()
+        with self._lock:
+            made_at, token = self._made.get(account, (0, ""))
+            if not token or not made_at <= now < made_at + self.life_s // 2:
+                claims = {"exp": now + self.life_s, "iat": now, "sun": account}
+                token = jwt.encode(claims, self.key, algorithm="HS256")
+                self._made[account] = (now, token)
+            return token
+
+
+class SlurmClient:
+    """Calls to one slurmrestd. Safe to share between threads.
+
+    Options: `timeout_s` (whole call, default 20), `connect_timeout_s` (3), `token_life_s` (1800),
+    `api_version` (pins one, `v0.0.38`).
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        clock: Callable[[], int] = wall_clock_s,
+    ) -> None:
+        options = connection.options
+        self.connection = connection
+        self.timeout_s = float(options.get("timeout_s", "20"))
+        self._mint = TokenMint(connection.secret, int(options.get("token_life_s", "1800")), clock)
+        self._http = httpx.Client(
+            base_url=connection.endpoint.rstrip("/"),
+            timeout=httpx.Timeout(
+                self.timeout_s, connect=float(options.get("connect_timeout_s", "3"))
+            ),
+            transport=transport,
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    def close(self) -> None:
+        """Close the connections it keeps alive."""
+        self._http.close()
+
+    @property
+    def dialect(self) -> Dialect:
+        """The API version in use: the pinned one, or the newest known that the server lists.
+
+        Raises:
+            BackendUnavailableError: the server cannot be asked, or lists none that we know.
+        """
+        pinned = self.connection.options.get("api_version")
+        if pinned:
+            if pinned not in DIALECTS:
+                raise BackendUnavailableError(f"unknown api_version {pinned}", code="api_version")
+            return DIALECTS[pinned]
+        endpoint = self.connection.endpoint
+        if endpoint not in _DIALECT_BY_ENDPOINT:
+            paths = self._call("GET", "/openapi/v3").body.get("paths", {})
+            dialect = newest_known(paths)
+            if dialect is None:
+                words = f"the server offers no API version of {', '.join(DIALECTS)}"
+                raise BackendUnavailableError(words, code="api_version")
+            _DIALECT_BY_ENDPOINT[endpoint] = dialect
+        return _DIALECT_BY_ENDPOINT[endpoint]
+
+    def read(self, path: str, *, accounting: bool = False, fine: Iterable[int] = ()) -> Reply:
+        """GET below the API's prefix, as the connection's own account. Never ambiguous."""
+        return self._versioned("GET", path, accounting=accounting, fine=fine)
+
+    def write(
+        self, method: str, path: str, account: str, body: Json | None = None, *, fine: Iterable[int]
+    ) -> Reply:
+        """POST or DELETE as an account; `fine` are error numbers that are no failure here."""
+        return self._versioned(method, path, account=account, body=body, fine=fine)
+
+    def _versioned(
+        self,
+        method: str,
+        path: str,
+        *,
+        accounting: bool = False,
+        account: str = "",
+        body: Json | None = None,
+        fine: Iterable[int] = (),
+    ) -> Reply:
+        prefix = "slurmdb" if accounting else "slurm"
+        url = f"/{prefix}/{self.dialect.api}/{path}"
+        try:
+            return self._call(method, url, account=account, body=body, fine=fine)
+        except BackendUnavailableError as error:
+            if error.code == "api_version":  # the server was upgraded under us: ask anew next time
+                _DIALECT_BY_ENDPOINT.pop(self.connection.endpoint, None)
+            raise
+
+    def _call(
+        self,
+        method: str,
+        url: str,
+        *,
+        account: str = "",
+        body: Json | None = None,
+        fine: Iterable[int] = (),
+    ) -> Reply:
+        user = account or self.connection.account
+        headers = {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": self._mint.token(user)}
+        request = self._http.build_request(method, url, headers=headers, json=body)
+        is_write = method != "GET"
+        begun = time.monotonic()
+        try:
+            status, content = self._exchange(request, begun + self.timeout_s)
+        except (httpx.HTTPError, httpx.StreamError) as error:
+            raise _from_transport(error, is_write=is_write) from error
+        took_s = time.monotonic() - begun
+        return _read(status, content, is_write=is_write, took_s=took_s, fine=frozenset(fine))
+
+    def _exchange(self, request: httpx.Request, deadline: float) -> tuple[int, bytes]:
+        """Send and read to the end, but never beyond the deadline (httpx limits single reads only)."""
+        response = self._http.send(request, stream=True)
+        try:
+            chunks = []
+            for chunk in response.iter_bytes():
+                chunks.append(chunk)
+                if time.monotonic() > deadline:
+                    raise httpx.ReadTimeout("the reply did not end in time", request=request)
+            return response.status_code, b"".join(chunks)
+        finally:
+            response.close()
+
+
+def _from_transport(error: Exception, *, is_write: bool) -> BackendError:
+    """Before the connection stood nothing was sent; afterwards a write may have been done."""
+    words = f"{type(error).__name__}: {error}"
+    was_sent = not isinstance(
+        error,
+        httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.UnsupportedProtocol,
+    )
+    if is_write and was_sent:
+        return BackendAmbiguousError(words, code="lost")
+    return BackendUnavailableError(words, code="unreachable" if not was_sent else "lost")
+
+
+def _read(
+    status: int, content: bytes, *, is_write: bool, took_s: float, fine: frozenset[int]
+) -> Reply:
+    try:
+        body = json.loads(content)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        text = content.decode("utf-8", "replace")
+        # a reply cut short starts like JSON: it was on its way, whatever its status
+        raise from_text(text, is_write=is_write, status=500 if text[:1] in {"{", "["} else status)
+    faults = read_faults(body)
+    bad = tuple(fault for fault in faults if fault.number not in fine)
+    # A job id beside errors: the job exists (held, or unable to start), so the caller judges.
+    if "job_id" not in body and (bad or (status >= 400 and not faults)):
+        raise from_faults(bad, is_write=is_write, took_s=took_s, status=status)
+    return Reply(body, faults, took_s)

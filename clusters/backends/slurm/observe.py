@@ -1,0 +1,133 @@
+"""One bulk read of a Slurm cluster, put together from its parts."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
+from urllib.parse import quote
+
+from clusters.backends.slurm import errors, read
+from clusters.backends.slurm.client import SlurmClient
+from clusters.backends.slurm.foreign import foreign_load
+from clusters.backends.slurm.read import JobRow
+from clusters.backends.slurm.topology import Topology
+from clusters.backends.slurm.translate import comment_of, owner_mark
+from clusters.backends.slurm.values import Json, number
+from clusters.core.backend import BackendError
+from clusters.core.observation import GangSeen, GangState, Observation, Run
+
+_NAMES_A_QUERY = 200  # 40 characters each: a URL of 8 kB
+_DAY_S = 86_400
+
+
+def observe(client: SlurmClient, now_ms: int, fences: Collection[str]) -> Observation:
+    """Nodes, partitions, reservations, our gangs with their runs, and foreign load.
+
+    `fences` are attempts whose end is looked up in accounting when the controller has forgotten them;
+    so are the earlier runs of jobs that Slurm requeued. Accounting is read in one query bounded by
+    option `accounting_days` (60); if it does not answer, the observation says so.
+
+    Raises:
+        BackendUnavailableError: the controller (or slurmrestd) does not answer.
+    """
+    cluster_s = cluster_clock_s(client)
+    raw_nodes = client.read("nodes").rows("nodes")
+    raw_jobs = client.read("jobs").rows("jobs")
+    partitions = client.read("partitions").rows("partitions")
+    reservations = client.read("reservations").rows("reservations")
+    topology = Topology(client.connection.options)
+    mark = owner_mark(client.connection.options)
+
+    ours: list[Json] = []
+    others: list[Json] = []
+    for raw in raw_jobs:
+        is_ours = raw.get("comment") == comment_of(mark, str(raw.get("name")))
+        (ours if is_ours else others).append(raw)
+    rows = [read.controller_job(raw) for raw in ours]
+    requeued = {row.name for row in rows if row.restarts}
+    absent = set(fences) - {row.name for row in rows}
+    history, answered = _history(client, sorted(requeued | absent), cluster_s)
+    gangs = [_from_controller(row, history.get(row.name, ())) for row in rows]
+    gangs += [_from_accounting(history[name]) for name in sorted(absent) if history.get(name)]
+    return Observation(
+        begun_ms=now_ms,
+        cluster_ms=cluster_s * 1000,
+        nodes=tuple(read.node(raw, topology) for raw in raw_nodes),
+        queues=tuple(read.queue(raw) for raw in partitions),
+        reservations=tuple(read.reservation(raw) for raw in reservations),
+        gangs=tuple(gangs),
+        foreign=foreign_load(others, ours, raw_nodes),
+        accounting_answered=answered,
+    )
+
+
+def cluster_clock_s(client: SlurmClient) -> int:
+    """The controller's clock in whole seconds: slurmrestd sends no Date, but `diag` tells the time.
+
+    It is asked first, so all that follows in an observation held at this time or later.
+    """
+    statistics = client.read("diag").body.get("statistics")
+    return number(statistics.get("req_time")) or 0 if isinstance(statistics, dict) else 0
+
+
+def _history(
+    client: SlurmClient, names: list[str], cluster_s: int
+) -> tuple[dict[str, tuple[JobRow, ...]], bool]:
+    """Accounting's rows of our jobs by name, each in the order of its runs; and whether it answered."""
+    days = int(client.connection.options.get("accounting_days", "60"))
+    found: list[JobRow] = []
+    try:
+        for at in range(0, len(names), _NAMES_A_QUERY):
+            chunk = names[at : at + _NAMES_A_QUERY]
+            found += _query(client, chunk, cluster_s - days * _DAY_S)
+    except BackendError:
+        return {}, False
+    ours = (row for row in found if _is_ours(client, row))
+    ordered = sorted(ours, key=lambda row: (row.name, row.submitted_ms or 0, row.started_ms or 0))
+    return {name: tuple(rows) for name, rows in groupby(ordered, key=lambda row: row.name)}, True
+
+
+def _query(client: SlurmClient, names: list[str], since_s: int) -> Iterator[JobRow]:
+    """All runs of these jobs that touched the time since. `uts` is Slurm's prefix for epoch seconds."""
+    listed = quote(",".join(names), safe="")
+    path = f"jobs?job_name={listed}&start_time=uts{since_s}&skip_steps=true"
+    if client.dialect.wraps_numbers:
+        # given any flag, newer servers drop earlier runs and cut times unless told not to
+        path += "&show_duplicates=true&disable_truncate_usage_time=true"
+    reply = client.read(path, accounting=True, fine=(errors.NOTHING_FOUND,))
+    return (read.accounting_job(raw) for raw in reply.rows("jobs"))
+
+
+def _is_ours(client: SlurmClient, row: JobRow) -> bool:
+    """By its comment; where the site's accounting keeps none (`accounting_comments=no`) by its name."""
+    options = client.connection.options
+    if row.comment:
+        return row.comment == comment_of(owner_mark(options), row.name)
+    return options.get("accounting_comments", "yes") == "no"
+
+
+def _from_controller(row: JobRow, history: Iterable[JobRow]) -> GangSeen:
+    """The controller knows the present; accounting adds the runs before it."""
+    runs = {
+        run.start_ms: run for past in history if past.job_id == row.job_id and (run := past.run)
+    }
+    if row.run is not None:
+        runs = {start: run for start, run in runs.items() if start < row.run.start_ms}
+        runs[row.run.start_ms] = row.run
+    return read.gang_from(row, tuple(runs[start] for start in sorted(runs)))
+
+
+def _from_accounting(rows: tuple[JobRow, ...]) -> GangSeen:
+    """An attempt only accounting still knows. Its last row is what became of it.
+
+    Of two jobs of one name the one that ran counts (the other was a cancelled duplicate). A
+    row that is not final while the controller has no such job is nobody's truth: unknown.
+    """
+    ran = [row for row in rows if row.started_ms is not None]
+    chosen = min(ran or rows, key=lambda row: row.job_id).job_id
+    mine = [row for row in rows if row.job_id == chosen]
+    last = mine[-1]
+    runs: tuple[Run, ...] = tuple(run for row in mine if (run := row.run))
+    seen = read.gang_from(last, runs)
+    if last.state.is_final:
+        return seen
+    return replace(seen, state=GangState.UNKNOWN)

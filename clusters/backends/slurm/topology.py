@@ -1,0 +1,77 @@
+"""Where a node sits. REST shows no topology, so it is read from node features or a topology.conf.
+
+Options: `tiers` names the tiers, widest first (default `spine,leaf`); `tier.<name>` is a regular
+expression that one feature of each node matches (default `^<name>\\d+$`); `topology_conf` is the text of the
+cluster's topology.conf and then takes the place of features (leaf switches are the last tier).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from clusters.backends.slurm.hostlist import expand
+
+Path = tuple[tuple[str, str], ...]
+
+_PAIR = re.compile(r"(\w+)=(\S+)")
+
+
+class Topology:
+    """The paths of a cluster's nodes, widest domain first."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.tiers = tuple(
+            tier.strip() for tier in options.get("tiers", "spine,leaf").split(",") if tier.strip()
+        )
+        self._features = {
+            tier: re.compile(options.get(f"tier.{tier}", rf"^{re.escape(tier)}\d+$"))
+            for tier in self.tiers
+        }
+        text = options.get("topology_conf", "")
+        self._paths = parse_topology_conf(text, self.tiers) if text.strip() else None
+
+    def path(self, node: str, features: Iterable[str]) -> Path:
+        """The node's domains as (tier, name); tiers nothing is known of are left out."""
+        if self._paths is not None:
+            return self._paths.get(node, ())
+        found = tuple(features)
+        pairs = ((tier, self._match(pattern, found)) for tier, pattern in self._features.items())
+        return tuple((tier, name) for tier, name in pairs if name)
+
+    @staticmethod
+    def _match(pattern: re.Pattern[str], features: tuple[str, ...]) -> str:
+        return next((feature for feature in features if pattern.search(feature)), "")
+
+
+def parse_topology_conf(text: str, tiers: tuple[str, ...]) -> dict[str, Path]:
+    """Node paths from `SwitchName=... Nodes=... / Switches=...` lines.
+
+    The switch next to the nodes takes the last tier, the one above it the tier before, and so on;
+    switches above the widest tier (a root that joins all) are left out.
+
+    Raises:
+        ValueError: a switch above itself, or a malformed host list.
+    """
+    nodes: dict[str, tuple[str, ...]] = {}
+    above: dict[str, str] = {}
+    for line in text.splitlines():
+        fields = {key.lower(): value for key, value in _PAIR.findall(line.split("#")[0])}
+        switch = fields.get("switchname")
+        if not switch:
+            continue
+        nodes[switch] = expand(fields.get("nodes", ""))
+        above.update(dict.fromkeys(expand(fields.get("switches", "")), switch))
+    paths: dict[str, Path] = {}
+    for switch, names in nodes.items():
+        chain = _chain(switch, above)
+        path = tuple(reversed(tuple(zip(reversed(tiers), chain, strict=False))))
+        paths.update(dict.fromkeys(names, path))
+    return paths
+
+
+def _chain(switch: str, above: Mapping[str, str]) -> list[str]:
+    chain = [switch]
+    while chain[-1] in above:
+        if above[chain[-1]] in chain:
+            raise ValueError(f"switch {switch!r} is above itself")
+        chain.append(above[chain[-1]])
+    return chain
