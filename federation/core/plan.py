@@ -1,0 +1,221 @@
+"""What a cycle decides: bindings and reasons; and the draft that its actions extend."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from accounting.core.rating import PriceEntry
+from clusters.core.resources import GangShape
+from clusters.core.topology import Block, Fit, Room
+from federation.core.snapshot import (
+    Ask,
+    Site,
+    Snapshot,
+    TenantView,
+    WaitingJob,
+    obstacle,
+    sites,
+)
+from kit.intervals import from_ms, iso
+from quotas.core.cohort import Cohort, Use
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job waits, at one site (cluster and flavor) or, both None, whatever the site.
+
+    `needed` and `available` are whole numbers of `unit` ("gpus", "nodes", "seconds").
+    """
+
+    code: str
+    message: str
+    cluster: str | None = None
+    flavor: str | None = None
+    needed: int | None = None
+    available: int | None = None
+    unit: str | None = None
+    until_ms: int | None = None
+
+    def to_json(self) -> dict[str, str | int | None]:
+        """As stored and as in the API, where `fix` joins it on reading."""
+        return {
+            "cluster": self.cluster,
+            "flavor": self.flavor,
+            "code": self.code,
+            "message": self.message,
+            "needed": self.needed,
+            "available": self.available,
+            "unit": self.unit,
+            "until": None if self.until_ms is None else iso(from_ms(self.until_ms)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One job, whole, to exact nodes (in rank order) of one cluster, as attempt `number`."""
+
+    job: int
+    version: int
+    number: int
+    tenant: UUID
+    user: UUID
+    cluster: UUID
+    cluster_name: str
+    flavor: str
+    device: str
+    queue: str
+    service_class: str
+    shape: GangShape
+    nodes: tuple[str, ...]
+    tier: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a cycle wants: to bind, to tell (reasons by job), and the queue's order (job ids).
+
+    `basis` is the snapshot it was decided on; `commit_plan` compares its revisions.
+    """
+
+    basis: Snapshot
+    bindings: tuple[Binding, ...]
+    reasons: Mapping[int, tuple[Reason, ...]]
+    queue: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Draft:
+    """A plan in the making: rooms, quota and what was bound so far.
+
+    Room and headroom only shrink while a draft grows, so what did not fit once does not fit later
+    in the same cycle: `live` drops a site for good. Jobs are handled by the number of their ask,
+    so that equal jobs share every answer.
+    """
+
+    snapshot: Snapshot
+    cohort: Cohort
+    tenants: Mapping[UUID, TenantView]
+    ready: list[WaitingJob] = field(default_factory=list)
+    bindings: dict[int, Binding] = field(default_factory=dict)
+    reasons: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
+    queue: tuple[int, ...] = ()
+    _rooms: dict[tuple[UUID, str], Room] = field(default_factory=dict)
+    _asks: dict[Ask, int] = field(default_factory=dict)
+    _ask_numbers: dict[int, int] = field(default_factory=dict)
+    _live: dict[tuple[int, frozenset[UUID]], list[Site]] = field(default_factory=dict)
+    _excluded: dict[tuple[int, UUID], frozenset[str]] = field(default_factory=dict)
+    _reach: dict[UUID, frozenset[UUID]] = field(default_factory=dict)
+    _prices: dict[tuple[UUID, str, str, UUID], int | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Draft":
+        """An empty draft over a snapshot whose rows are in order (see `cycle.decide`)."""
+        tenants = {tenant.id: tenant for tenant in snapshot.tenants}
+        lineages = {tenant.id: tenant.lineage for tenant in snapshot.tenants}
+        return cls(snapshot, Cohort(snapshot.quotas, lineages, snapshot.uses), tenants)
+
+    def plan(self) -> Plan:
+        """What was decided."""
+        return Plan(self.snapshot, tuple(self.bindings.values()), self.reasons, self.queue)
+
+    def ask_number(self, job: WaitingJob) -> int:
+        """A number that equal asks share (hashing an ask once, not at every look-up)."""
+        number = self._ask_numbers.get(id(job.ask))
+        if number is None:
+            number = self._asks.setdefault(job.ask, len(self._asks))
+            self._ask_numbers[id(job.ask)] = number
+        return number
+
+    def reach(self, user: UUID) -> frozenset[UUID]:
+        """The clusters where the user has an account."""
+        found = self._reach.get(user)
+        if found is None:
+            found = frozenset(c.id for c in self.snapshot.clusters if user in c.people)
+            self._reach[user] = found
+        return found
+
+    def live(self, job: WaitingJob) -> list[Site]:
+        """The sites where the job may still find room; callers remove those that have none."""
+        key = (self.ask_number(job), self.reach(job.user))
+        found = self._live.get(key)
+        if found is None:
+            found = [
+                site
+                for site in sites(job.ask, self.snapshot.clusters)
+                if not obstacle(job.ask, job.user, site)
+            ]
+            self._live[key] = found
+        return found
+
+    def room(self, site: Site) -> Room:
+        """The room of a site, as left by what was bound so far."""
+        key = (site.cluster.id, site.flavor.name)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = Room(site.flavor.nodes)
+        return room
+
+    def excluded(self, job: WaitingJob, site: Site) -> frozenset[str]:
+        """The nodes of a site's cluster that the job may not use."""
+        key = (self.ask_number(job), site.cluster.id)
+        found = self._excluded.get(key)
+        if found is None:
+            found = site.cluster.excluded(job.ask, self.snapshot.now_ms)
+            self._excluded[key] = found
+        return found
+
+    def fit(self, job: WaitingJob, site: Site) -> Fit | None:
+        """How the job's gang would fit at the site now."""
+        return self.room(site).fit(
+            site.option.shape, job.ask.required_tier, self.excluded(job, site)
+        )
+
+    def price(self, job: WaitingJob, site: Site, service_class: str) -> int | None:
+        """Nano-units per GPU-hour in force now, or None."""
+        key = (job.tenant, service_class, site.flavor.name, site.cluster.id)
+        if key not in self._prices:
+            found = self.snapshot.prices.lookup(
+                flavor=site.flavor.name,
+                service_class=service_class,
+                cluster=site.cluster.id,
+                lineage=self.tenants[job.tenant].lineage,
+                at_ms=self.snapshot.now_ms,
+            )
+            self._prices[key] = found.nano_per_gpu_hour if isinstance(found, PriceEntry) else None
+        return self._prices[key]
+
+    def may_take(self, job: WaitingJob, site: Site, service_class: str) -> bool:
+        """Whether quota and price let the job run at the site in the class."""
+        headroom = self.cohort.headroom(
+            job.tenant, site.flavor.name, site.cluster.id, service_class
+        )
+        return (
+            headroom.holds(site.option.shape.gpus)
+            and self.price(job, site, service_class) is not None
+        )
+
+    def bind(self, job: WaitingJob, site: Site, service_class: str) -> None:
+        """Bind the job whole to the best block of a site that has room for it."""
+        shape, room = site.option.shape, self.room(site)
+        block = room.best_block(shape, job.ask.required_tier, self.excluded(job, site))
+        assert isinstance(block, Block), "bound where there is no room"
+        assert len(block.nodes) == shape.nodes, "a gang is bound whole"
+        room.take(block.nodes, shape)
+        flavor, cluster = site.flavor, site.cluster
+        self.cohort.take(Use(job.tenant, flavor.name, cluster.id, service_class, shape.gpus))
+        self.bindings[job.id] = Binding(
+            job=job.id,
+            version=job.version,
+            number=job.attempts_made + 1,
+            tenant=job.tenant,
+            user=job.user,
+            cluster=cluster.id,
+            cluster_name=cluster.name,
+            flavor=flavor.name,
+            device=flavor.device,
+            queue=flavor.queue,
+            service_class=service_class,
+            shape=shape,
+            nodes=block.nodes,
+            tier=block.tier,
+        )

@@ -1,0 +1,192 @@
+"""The facts that a cycle decides on: one frozen value, read at one moment.
+
+GPUs are counted in whole devices, memory in MiB, time in milliseconds since the epoch (our clock).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from uuid import UUID
+
+from accounting.core.rating import PriceBook
+from clusters.core.resources import GangShape
+from clusters.core.topology import NodeRoom
+from quotas.core.cohort import QuotaRow, Use
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One flavor that a job accepts, and the gang it would be there."""
+
+    flavor: str
+    shape: GangShape
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """All that decides where a job can go, apart from whose it is. Equal jobs share one value.
+
+    `avoid_nodes` are "cluster/node". Tiers are the federation's, "" = any. Empty `only_clusters`
+    means all.
+    """
+
+    options: tuple[Option, ...]
+    time_limit_ms: int
+    required_tier: str = ""
+    preferred_tier: str = ""
+    prefer: str = "order"
+    stores: tuple[str, ...] = ()
+    only_clusters: tuple[str, ...] = ()
+    avoid_clusters: tuple[str, ...] = ()
+    avoid_nodes: tuple[str, ...] = ()
+
+    def allows(self, cluster: str) -> bool:
+        """Whether the job's owner lets it go to that cluster."""
+        wanted = not self.only_clusters or cluster in self.only_clusters
+        return wanted and cluster not in self.avoid_clusters
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job in state `queued`. `told` is the digest of the reasons that its row holds now."""
+
+    id: int
+    version: int
+    tenant: UUID
+    user: UUID
+    wanted_class: str
+    priority: int
+    queued_ms: int
+    attempts_made: int
+    ask: Ask
+    not_before_ms: int | None = None
+    told: str = ""
+
+
+class ClusterState(StrEnum):
+    """Whether a cluster takes new work."""
+
+    OPEN = "open"
+    DRAINING = "draining"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True, slots=True)
+class FlavorView:
+    """A flavor on a cluster: its name there, the member queue that serves it, and its nodes.
+
+    The nodes' free room is what the cluster reports, less foreign load, less what our open
+    attempts hold or were promised. `longest_ms` is the queue's longest time limit, None = any.
+    """
+
+    name: str
+    device: str
+    nodes: tuple[NodeRoom, ...]
+    queue: str = ""
+    queue_is_open: bool = True
+    longest_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedNodes:
+    """Nodes that the member's own admin keeps in [start_ms, end_ms)."""
+
+    name: str
+    nodes: frozenset[str]
+    start_ms: int
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One member cluster. `people` are the users that have an account there.
+
+    `seen` is False for a cluster that was never observed: nothing is known about its nodes.
+    """
+
+    id: UUID
+    name: str
+    revision: int
+    state: ClusterState
+    flavors: tuple[FlavorView, ...]
+    reserved: tuple[ReservedNodes, ...] = ()
+    stores: frozenset[str] = frozenset()
+    people: frozenset[UUID] = frozenset()
+    seen: bool = True
+
+    def excluded(self, ask: Ask, now_ms: int) -> frozenset[str]:
+        """Nodes that the job may not use here: it avoids them, or they are promised before it ends."""
+        prefix = f"{self.name}/"
+        avoided = (n.removeprefix(prefix) for n in ask.avoid_nodes if n.startswith(prefix))
+        return frozenset(avoided).union(
+            *(r.nodes for r in self.blocking(now_ms, now_ms + ask.time_limit_ms))
+        )
+
+    def blocking(self, start_ms: int, end_ms: int) -> Iterator[ReservedNodes]:
+        """The reservations that overlap [start_ms, end_ms)."""
+        return (r for r in self.reserved if r.start_ms < end_ms and start_ms < r.end_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantView:
+    """A tenant: `lineage` are the ids from the root to itself."""
+
+    id: UUID
+    path: str
+    lineage: tuple[UUID, ...]
+    is_open: bool = True
+    revision: int = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything one cycle looks at. The order of rows means nothing."""
+
+    now_ms: int
+    jobs: tuple[WaitingJob, ...] = ()
+    clusters: tuple[ClusterView, ...] = ()
+    tenants: tuple[TenantView, ...] = ()
+    quotas: tuple[QuotaRow, ...] = ()
+    uses: tuple[Use, ...] = ()
+    prices: PriceBook = field(default_factory=PriceBook)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One flavor on one cluster that a job could go to, taking `option` there."""
+
+    option: Option
+    cluster: ClusterView
+    flavor: FlavorView
+
+
+def sites(ask: Ask, clusters: tuple[ClusterView, ...]) -> Iterator[Site]:
+    """Every site that the job's owner accepts: flavors in the job's order, clusters as given."""
+    for option in ask.options:
+        for cluster in clusters:
+            if ask.allows(cluster.name):
+                for flavor in cluster.flavors:
+                    if flavor.name == option.flavor:
+                        yield Site(option, cluster, flavor)
+
+
+def obstacle(ask: Ask, user: UUID, site: Site) -> str:
+    """The code of what keeps the job from a site whatever is free there, or "".
+
+    The lasting obstacles come first (see `LASTING`): the ones that waiting does not remove.
+    """
+    cluster, flavor = site.cluster, site.flavor
+    if not cluster.stores.issuperset(ask.stores):
+        return "store_unavailable"
+    if user not in cluster.people:
+        return "backend_cannot_run"
+    if flavor.longest_ms is not None and ask.time_limit_ms > flavor.longest_ms:
+        return "limit_reached"
+    if cluster.state is ClusterState.UNREACHABLE:
+        return "cluster_unreachable"
+    if cluster.state is ClusterState.DRAINING:
+        return "cluster_draining"
+    return "" if flavor.queue_is_open else "queue_closed"
+
+
+LASTING = frozenset({"store_unavailable", "backend_cannot_run", "limit_reached"})
