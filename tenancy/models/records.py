@@ -33,7 +33,10 @@ class Event(models.Model):
 
     class Meta:
         ordering: ClassVar = ["id"]
-        indexes: ClassVar = [models.Index(fields=["subject", "id"], name="event_subject")]
+        indexes: ClassVar = [
+            models.Index(fields=["subject", "id"], name="event_subject"),
+            models.Index(fields=["xid", "id"], name="event_order"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.id} {self.kind} {self.subject}"
