@@ -14,7 +14,11 @@ LARGEST_FACT = 1_000_000  # GB or teraflops of one GPU; more is a slip of the ke
 NOT_A_PERSON = frozenset({"root"})
 # What an admin may set for each backend; a name ending in "." knows everything below it.
 OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "slurm": ("charge", "environment.", "qos.", "tier.", "topology_conf"),
+    "slurm": (
+        *("charge", "environment.", "qos.", "tier.", "tiers", "topology_conf", "workdir", "mark"),
+        *("api_version", "timeout_s", "connect_timeout_s", "token_life_s"),
+        *("accounting", "accounting_days", "accounting_comments"),
+    ),
 }
 
 

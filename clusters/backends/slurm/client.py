@@ -2,6 +2,7 @@
 
 import json
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
@@ -94,6 +95,8 @@ class SlurmClient:
             trust_env=False,
             follow_redirects=False,
         )
+        # a backend is made per task and may just be dropped: its sockets are not left to luck
+        weakref.finalize(self, self._http.close)
 
     def close(self) -> None:
         """Close the connections it keeps alive."""

@@ -1,14 +1,17 @@
 """Where a node sits. REST shows no topology, so it is read from node features or a topology.conf.
 
-Options: `tiers` names the tiers, widest first (default `spine,leaf`); `tier.<name>` is a regular
-expression that one feature of each node matches (default `^<name>\\d+$`); `topology_conf` is the text of the
-cluster's topology.conf and then takes the place of features (leaf switches are the last tier).
+Options: `tier.<tier>` is a regular expression that one feature of each node matches, `<tier>` being a
+tier of the federation (`clusters.core.domains`), e.g. `tier.leaf` = `^rack\\d+$`; without any, features like
+`leaf000` and `spine000` are looked for. `topology_conf` is the text of the cluster's topology.conf and then
+takes the place of features: its switches get the tiers of option `tiers` (widest first, default `spine,leaf`),
+the switch next to the nodes the last one.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 
 from clusters.backends.slurm.hostlist import expand
+from clusters.core.domains import RANK
 
 Path = tuple[tuple[str, str], ...]
 
@@ -19,9 +22,7 @@ class Topology:
     """The paths of a cluster's nodes, widest domain first."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self.tiers = tuple(
-            tier.strip() for tier in options.get("tiers", "spine,leaf").split(",") if tier.strip()
-        )
+        self.tiers = _tiers(options)
         self._features = {
             tier: re.compile(options.get(f"tier.{tier}", rf"^{re.escape(tier)}\d+$"))
             for tier in self.tiers
@@ -40,6 +41,17 @@ class Topology:
     @staticmethod
     def _match(pattern: re.Pattern[str], features: tuple[str, ...]) -> str:
         return next((feature for feature in features if pattern.search(feature)), "")
+
+
+def _tiers(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Widest first: as listed, else by their rank in the federation (a stored object has no order)."""
+    listed = tuple(tier.strip() for tier in options.get("tiers", "").split(",") if tier.strip())
+    named = {key.removeprefix("tier.") for key in options if key.startswith("tier.")}
+    return listed or tuple(sorted(named, key=_rank)) or ("spine", "leaf")
+
+
+def _rank(tier: str) -> tuple[int, str]:
+    return -RANK.get(tier, len(RANK)), tier
 
 
 def parse_topology_conf(text: str, tiers: tuple[str, ...]) -> dict[str, Path]:
