@@ -1,0 +1,84 @@
+"""Reads of the ledger: its rows, whether it is whole, and what waits to be posted."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from django.db.models import Count, F, Min, Q, Sum
+
+from accounting.core.posting import Batch as SealedBatch
+from accounting.core.posting import LedgerFault, verify
+from accounting.models import Batch, Transfer, UsageInterval, UsageRecord
+from kit.intervals import to_ms
+
+CHUNK = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is not in the ledger: counts, and the age of the oldest ended usage that waits.
+
+    `open` runs now; `unposted` ended and waits for the poster; `price_missing` waits for a price;
+    `corrections_due` was posted beyond the end that was reported later.
+    """
+
+    open: int
+    unposted: int
+    price_missing: int
+    corrections_due: int
+    lag: timedelta
+
+
+def backlog(*, now: datetime) -> Backlog:
+    """What waits, for metrics. One query."""
+    waits = Q(metered_ms__lt=F("ended_ms"), price_missing=False)
+    overposted = Q(ended_ms__gt=F("reported_end_ms"), metered_ms__gt=F("started_ms"))
+    found = UsageInterval.objects.filter(
+        Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms")) | overposted
+    ).aggregate(
+        open=Count("id", filter=Q(ended_ms=None)),
+        unposted=Count("id", filter=waits),
+        missing=Count("id", filter=Q(price_missing=True)),
+        due=Count("id", filter=overposted),
+        oldest=Min("ended_at", filter=waits),
+    )
+    lag = timedelta() if found["oldest"] is None else max(timedelta(), now - found["oldest"])
+    return Backlog(found["open"], found["unposted"], found["missing"], found["due"], lag)
+
+
+def verify_ledger() -> LedgerFault | None:
+    """The ledger's first fault, or None: records without transfer, counts, totals, then the chain.
+
+    Reads the whole ledger in one pass, a chunk at a time. That the newest batches are there at all
+    only an anchor kept elsewhere can tell (the last batch's `seq` and `hash`).
+    """
+    orphan = UsageRecord.objects.filter(transfer=None).values_list("id", flat=True).first()
+    if orphan is not None:
+        return LedgerFault(0, f"the usage record {orphan} has no transfer")
+    odd = (
+        Batch.objects.annotate(held=Count("transfers"), sum=Sum("transfers__amount_nano"))
+        .exclude(held=F("rows"), sum=F("total_nano"))
+        .order_by("seq")
+        .first()
+    )
+    if odd is not None:
+        return LedgerFault(odd.seq, "its rows do not add up to the count and total it states")
+    return verify(_sealed_batches())
+
+
+def _sealed_batches() -> Iterator[SealedBatch]:
+    """Every batch with its postings, in order."""
+    rows = (
+        Transfer.objects.select_related("batch", "record")
+        .order_by("batch_id", "id")
+        .iterator(chunk_size=CHUNK)
+    )
+    for batch, transfers in groupby(rows, key=lambda row: row.batch):
+        yield SealedBatch(
+            seq=batch.seq,
+            at_ms=to_ms(batch.at),
+            previous_hash=batch.previous_hash,
+            hash=batch.hash,
+            postings=tuple(transfer.posting for transfer in transfers),
+        )

@@ -1,0 +1,334 @@
+"""Being told what ran: runs start, change class and end. Telling twice is telling once.
+
+Times are milliseconds on the cluster's own clock unless a name says `ours`; `now` is our clock.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from accounting.core.runs import Known, NewEnd, Settlement, Told, class_cut, interval_id, settle
+from accounting.models import UsageInterval
+from clusters.models import Cluster
+from kit.errors import ConflictError, MusterError
+from kit.intervals import from_ms
+
+
+class AlreadyPostedError(MusterError):
+    """What is posted is not changed; a correction is a counter-transfer."""
+
+    code, status, title = "already_posted", 409, "This usage is posted already"
+
+
+class UsageRefusedError(ConflictError):
+    """A told run contradicts what is known of its attempt."""
+
+    code, status, title = "usage_refused", 409, "The run contradicts what is known"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFact:
+    """One run as the backend reports it, with whose it is as plain values.
+
+    `job_id` is the job's public id. [run_start_ms, run_end_ms) is on the cluster's clock, None
+    while it lasts. `service_class` is the class at the run's start.
+    """
+
+    attempt_id: UUID
+    job_id: UUID
+    job_name: str
+    tenant_id: UUID
+    user_id: UUID
+    user_name: str
+    flavor: str
+    cluster_id: UUID
+    service_class: str
+    gpus: int
+    run_start_ms: int
+    run_end_ms: int | None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunsTold:
+    """What became of each told run, in the order given; `why` by attempt for what did not hold."""
+
+    told: tuple[Told, ...]
+    why: Mapping[UUID, str]
+
+
+def start_usage(
+    *,
+    attempt_id: UUID,
+    job_id: UUID,
+    job_name: str,
+    tenant_id: UUID,
+    user_id: UUID,
+    user_name: str,
+    labels: Mapping[str, str],
+    flavor: str,
+    cluster_id: UUID,
+    service_class: str,
+    gpus: int,
+    run_start_ms: int,
+    now: datetime,
+) -> bool:
+    """Opens the first interval of a run; False when it is known already.
+
+    Raises:
+        UsageRefusedError: another run of the attempt is open or reaches beyond this one's start.
+    """
+    fact = RunFact(
+        attempt_id=attempt_id,
+        job_id=job_id,
+        job_name=job_name,
+        tenant_id=tenant_id,
+        user_id=user_id,
+        user_name=user_name,
+        labels=labels,
+        flavor=flavor,
+        cluster_id=cluster_id,
+        service_class=service_class,
+        gpus=gpus,
+        run_start_ms=run_start_ms,
+        run_end_ms=None,
+    )
+    return record_run(fact=fact, now=now) == Told.STARTED
+
+
+@transaction.atomic
+def stop_usage(*, attempt_id: UUID, run_start_ms: int, run_end_ms: int, now: datetime) -> bool:
+    """Ends a run, or corrects its end where nothing beyond is posted; False when nothing changed.
+
+    Raises:
+        UsageRefusedError: the run is not known, or ends before it starts.
+        AlreadyPostedError: usage beyond this end is posted. Nothing is changed; `record_runs`
+            instead keeps the report, closes the run where it is posted to and goes on.
+    """
+    known = _known([attempt_id], lock=True)[attempt_id]
+    if not any(piece.run_start_ms == run_start_ms for piece in known):
+        raise UsageRefusedError("No such run of the attempt is known; tell its start first.")
+    settlement = settle(known, run_start_ms, run_end_ms)
+    if settlement.told == Told.REFUSED:
+        raise UsageRefusedError(f"The run's end is refused: {settlement.why}.")
+    if settlement.told == Told.CORRECTION_DUE:
+        raise AlreadyPostedError(f"The run's end is not changed: {settlement.why}.")
+    _write_ends(settlement.ends, now)
+    return settlement.told == Told.CHANGED
+
+
+def record_run(*, fact: RunFact, now: datetime) -> Told:
+    """Tells one run, whatever is known of it: open, ended, or seen only after its end.
+
+    Raises:
+        UsageRefusedError: see `start_usage`.
+    """
+    result = record_runs(facts=[fact], now=now)
+    if result.told[0] == Told.REFUSED:
+        raise UsageRefusedError(f"The run is refused: {result.why[fact.attempt_id]}.")
+    return result.told[0]
+
+
+@transaction.atomic
+def record_runs(*, facts: Sequence[RunFact], now: datetime) -> RunsTold:
+    """Tells many runs in a constant number of statements; one when nothing is new.
+
+    A run that contradicts what is known is refused by itself (`Told.REFUSED`) and does not hold up
+    the others; the next report tells it again. A run that ended before what is posted of it is
+    closed there, its reported end is kept, and it is `Told.CORRECTION_DUE`.
+    """
+    settled, _ = _settle_all(facts, _known({fact.attempt_id for fact in facts}, lock=False))
+    changing = {
+        fact.attempt_id
+        for fact, settlement in zip(facts, settled, strict=True)
+        if settlement.ends or settlement.told == Told.STARTED
+    }
+    if changing:
+        _write([fact for fact in facts if fact.attempt_id in changing], now)
+    return RunsTold(
+        tuple(settlement.told for settlement in settled),
+        {
+            fact.attempt_id: settlement.why
+            for fact, settlement in zip(facts, settled, strict=True)
+            if settlement.why
+        },
+    )
+
+
+def _write(facts: Sequence[RunFact], now: datetime) -> None:
+    """Settles the facts anew on locked rows (they may have changed since) and writes."""
+    settled, after = _settle_all(facts, _known({fact.attempt_id for fact in facts}, lock=True))
+    # Ends first: an attempt has one open interval at a time.
+    _write_ends([end for settlement in settled for end in settlement.ends], now)
+    starting = [
+        fact
+        for fact, settlement in zip(facts, settled, strict=True)
+        if settlement.told == Told.STARTED
+    ]
+    skews = dict(
+        Cluster.objects.filter(id__in={fact.cluster_id for fact in starting}).values_list(
+            "id", "clock_skew_ms"
+        )
+    )
+    # Two workers may tell the same new run at once: the row of the first one stands.
+    UsageInterval.objects.bulk_create(
+        [
+            _first_interval(fact, after[_start(fact).id], skews[fact.cluster_id], now)
+            for fact in starting
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def _settle_all(
+    facts: Iterable[RunFact], known: Mapping[UUID, Sequence[Known]]
+) -> tuple[list[Settlement], dict[UUID, Known]]:
+    """One settlement a fact, and every interval by id as it is after all of them.
+
+    What earlier facts of the same call change counts for later ones.
+    """
+    after = {attempt: list(pieces) for attempt, pieces in known.items()}
+    settled = []
+    for fact in facts:
+        pieces = after[fact.attempt_id]
+        settlement = settle(pieces, fact.run_start_ms, fact.run_end_ms)
+        settled.append(settlement)
+        if settlement.told == Told.STARTED:
+            pieces.append(_start(fact))
+        ends = {end.id: end for end in settlement.ends}
+        pieces[:] = [_with_end(piece, ends.get(piece.id)) for piece in pieces]
+    return settled, {piece.id: piece for pieces in after.values() for piece in pieces}
+
+
+def _start(fact: RunFact) -> Known:
+    """The first interval of a run, as it is when nothing was known of the run."""
+    return Known(
+        id=interval_id(fact.attempt_id, fact.run_start_ms, fact.run_start_ms),
+        run_start_ms=fact.run_start_ms,
+        started_ms=fact.run_start_ms,
+        ended_ms=fact.run_end_ms,
+        metered_ms=fact.run_start_ms,
+        reported_end_ms=fact.run_end_ms,
+    )
+
+
+def _with_end(piece: Known, end: NewEnd | None) -> Known:
+    if end is None:
+        return piece
+    return replace(piece, ended_ms=end.ended_ms, reported_end_ms=end.reported_end_ms)
+
+
+def _known(attempt_ids: Collection[UUID], *, lock: bool) -> dict[UUID, list[Known]]:
+    """Every interval of the attempts, oldest first; locked in one order, so nobody deadlocks."""
+    rows = UsageInterval.objects.filter(attempt_id__in=attempt_ids).order_by("id")
+    if lock:
+        rows = rows.select_for_update()
+    found: dict[UUID, list[Known]] = {attempt_id: [] for attempt_id in attempt_ids}
+    for row in rows:
+        found[row.attempt_id].append(
+            Known(
+                id=row.id,
+                run_start_ms=row.run_start_ms,
+                started_ms=row.started_ms,
+                ended_ms=row.ended_ms,
+                metered_ms=row.metered_ms,
+                reported_end_ms=row.reported_end_ms,
+            )
+        )
+    for pieces in found.values():
+        pieces.sort(key=lambda piece: piece.started_ms)
+    return found
+
+
+def _write_ends(ends: Sequence[NewEnd], now: datetime) -> None:
+    """Writes every end in one statement (its cost grows with the rows, not with their square)."""
+    if not ends:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE accounting_usageinterval AS kept"
+            " SET ended_ms = told.ended, reported_end_ms = told.reported, ended_at = %s"
+            " FROM unnest(%s::uuid[], %s::bigint[], %s::bigint[]) AS told(id, ended, reported)"
+            " WHERE kept.id = told.id",
+            [
+                now,
+                [end.id for end in ends],
+                [end.ended_ms for end in ends],
+                [end.reported_end_ms for end in ends],
+            ],
+        )
+
+
+def _first_interval(fact: RunFact, start: Known, skew_ms: int, now: datetime) -> UsageInterval:
+    return UsageInterval(
+        id=start.id,
+        attempt_id=fact.attempt_id,
+        job_id=fact.job_id,
+        job_name=fact.job_name,
+        tenant_id=fact.tenant_id,
+        user_id=fact.user_id,
+        user_name=fact.user_name,
+        labels=dict(fact.labels),
+        flavor_id=fact.flavor,
+        cluster_id=fact.cluster_id,
+        service_class=fact.service_class,
+        gpus=fact.gpus,
+        run_start_ms=start.run_start_ms,
+        started_ms=start.started_ms,
+        ended_ms=start.ended_ms,
+        reported_end_ms=start.reported_end_ms,
+        metered_ms=start.metered_ms,
+        skew_ms=skew_ms,
+        started_at=now,
+        ended_at=None if start.ended_ms is None else now,
+    )
+
+
+@transaction.atomic
+def change_class(*, attempt_id: UUID, service_class: str, at_ms: int, now: datetime) -> bool:
+    """Changes the class of an attempt's last run from `at_ms` (our clock) on, by a cut there.
+
+    The moment is mapped onto the cluster's clock by the measured skew and clamped into the run.
+    False when there is nothing to change: no run yet, it ended before, or it has the class.
+
+    Raises:
+        AlreadyPostedError: usage beyond that moment is posted.
+    """
+    last = (
+        UsageInterval.objects.select_for_update()
+        .filter(attempt_id=attempt_id)
+        .order_by("-started_ms")
+        .first()
+    )
+    if last is None:
+        return False
+    cut_ms = class_cut(last.started_ms, last.ended_ms, at_ms + last.skew_ms)
+    if cut_ms is None or last.service_class == service_class:
+        return False
+    if cut_ms < last.metered_ms:
+        raise AlreadyPostedError("The class is not changed: usage after that moment is posted.")
+    if cut_ms == last.started_ms:
+        last.service_class, last.price_missing = service_class, False
+        last.save(update_fields=["service_class", "price_missing"])
+        return True
+    _split(last, service_class, cut_ms, from_ms(at_ms), now)
+    return True
+
+
+def _split(
+    last: UsageInterval, service_class: str, cut_ms: int, cut_at: datetime, now: datetime
+) -> None:
+    """Ends the interval at the cut and goes on in the new class with a second one."""
+    ended_ms, ended_at = last.ended_ms, last.ended_at
+    last.ended_ms, last.ended_at = cut_ms, now
+    last.save(update_fields=["ended_ms", "ended_at"])
+    last.id = interval_id(last.attempt_id, last.run_start_ms, cut_ms)
+    last.service_class = service_class
+    last.started_ms = last.metered_ms = cut_ms
+    last.started_at = cut_at
+    last.ended_ms, last.ended_at = ended_ms, ended_at
+    last.price_missing = False
+    last.save(force_insert=True)
