@@ -90,3 +90,19 @@ class Tree:
         self.children[parent].append(number)
         self.hosts.append([])
         return number
+
+
+def shared_tier(paths: Sequence[Sequence[tuple[str, str]]]) -> str:
+    """The lowest tier of which nodes with these paths share a domain; one node is a host.
+
+    A domain is told by its whole path: two leaves of one name under two spines are two leaves.
+    """
+    if len(paths) == 1:
+        return TIERS[HOST]
+    between = [_between(path) for path in paths]
+    shared = TIERS[CLUSTER]
+    for depth, (rank, _) in enumerate(between[0], start=1):
+        if any(path[:depth] != between[0][:depth] for path in between):
+            break
+        shared = TIERS[rank]
+    return shared

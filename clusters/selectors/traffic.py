@@ -28,8 +28,9 @@ def due_commands(cluster_id: UUID, now: datetime, limit: int) -> list[Command]:
     )
 
 
-def _free(kind: Lease.Kind, now: datetime) -> Exists:
-    return ~Exists(Lease.objects.filter(cluster=OuterRef("pk"), kind=kind, expires_at__gt=now))
+def _free(kind: Lease.Kind, now: datetime) -> Q:
+    taken = Lease.objects.filter(cluster=OuterRef("pk"), kind=kind, expires_at__gt=now)
+    return ~Q(Exists(taken))
 
 
 def clusters_to_deliver(now: datetime) -> list[UUID]:
@@ -54,8 +55,8 @@ def clusters_to_observe(now: datetime, interval: timedelta) -> list[UUID]:
     )
 
 
-def outbox_depths(now: datetime) -> list[dict[str, Any]]:
-    """Per cluster: open orders, ambiguous ones, and since when the oldest waits."""
+def outbox_depths() -> list[Any]:
+    """Per cluster: `cluster__name`, `depth`, `ambiguous` and `oldest` (when it was written)."""
     return list(
         Command.objects.filter(state__in=OPEN)
         .values("cluster__name")

@@ -159,9 +159,7 @@ def _call_all(round_: Delivery, commands: Sequence[Command]) -> bool:
 def _record(round_: Delivery, command: Command, future: Future[dict[str, object]]) -> bool:
     """Writes the result of one call while the epoch is still mine; False when unreachable."""
     now = round_.clock()
-    mine = Command.objects.filter(
-        id=command.id, state=Command.State.SENT, lease_epoch=round_.epoch
-    )
+    mine = Command.objects.filter(id=command.id, state=Command.State.SENT, lease_epoch=round_.epoch)
     later = now + min(RETRY_FIRST * 2 ** min(command.tries, 10), RETRY_CAP)
     tries = command.tries + 1
     try:
@@ -177,9 +175,7 @@ def _record(round_: Delivery, command: Command, future: Future[dict[str, object]
         )
         return True
     except BackendUnavailableError as error:
-        mine.update(
-            state=Command.State.WAITING, not_before=later, tries=tries, error=error.words
-        )
+        mine.update(state=Command.State.WAITING, not_before=later, tries=tries, error=error.words)
         logger.warning("%s is away (%s): %s", round_.cluster.name, command.key, error.words)
         return False
     except BackendAmbiguousError as error:
@@ -188,7 +184,5 @@ def _record(round_: Delivery, command: Command, future: Future[dict[str, object]
         return False
     except BackendError as error:
         raise AssertionError("the protocol knows three errors") from error
-    mine.update(
-        state=Command.State.DONE, answered_at=now, tries=tries, error="", answer=answer
-    )
+    mine.update(state=Command.State.DONE, answered_at=now, tries=tries, error="", answer=answer)
     return True

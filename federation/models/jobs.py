@@ -99,7 +99,9 @@ class Job(models.Model):
 class Attempt(models.Model):
     """One binding of a job to one cluster: one run there, under one fence, never reused.
 
-    A job has at most one attempt that is not over (a partial unique index holds that).
+    A job has at most one attempt that is not over (a partial unique index holds that). `end_cause`
+    is set when we decide to stop it or when it ended. `runs` is what accounting was told: its stays
+    on nodes as [start ms, end ms or null, GPUs], on the cluster's clock.
     """
 
     class State(models.TextChoices):
@@ -138,6 +140,7 @@ class Attempt(models.Model):
     ended_at = models.DateTimeField(null=True)
     end_cause = models.CharField(max_length=63, blank=True)
     exit_code = models.IntegerField(null=True)
+    runs = models.JSONField(default=list)
 
     class Meta:
         ordering: ClassVar = ["job", "number"]

@@ -1,0 +1,272 @@
+"""What should run against what was last seen: the verdict on one open attempt. Pure.
+
+Level-triggered: the same facts give the same verdict, however often they are judged. Silence
+changes nothing: an absence counts only in a reading begun after the order's answer, when the
+member's accounting answered too, and for what never ran only after a minute (accounting lags).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+from clusters.core.observation import GangSeen, GangState, Run
+from federation.core.lifecycle import JobState
+
+ACCOUNTING_LAG_MS = 60_000
+
+
+class Phase(StrEnum):
+    """Where an attempt stands; the values of `federation.models.Attempt.State`."""
+
+    DISPATCHING = "dispatching"
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ENDED = "ended"
+    LOST = "lost"
+
+
+class Cause(StrEnum):
+    """Why an attempt ended or is being stopped."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIME_LIMIT = "time_limit"
+    NODE_FAILURE = "node_failure"
+    PREEMPTED = "preempted_by_cluster"
+    CANCELLED_THERE = "cancelled_on_cluster"
+    CANCELLED = "cancelled"
+    HELD = "held"
+    START_TIMEOUT = "start_timeout"
+    REJECTED = "rejected"
+    VANISHED = "vanished"
+    LOST = "lost"
+
+
+_ENDS = {
+    GangState.SUCCEEDED: Cause.SUCCEEDED,
+    GangState.FAILED: Cause.FAILED,
+    GangState.TIMED_OUT: Cause.TIME_LIMIT,
+    GangState.NODE_FAILED: Cause.NODE_FAILURE,
+    GangState.PREEMPTED: Cause.PREEMPTED,
+    GangState.CANCELLED: Cause.CANCELLED_THERE,
+}
+# What another try can mend; it is the fault of the machine, not of the job.
+_RESTARTS = {Cause.NODE_FAILURE, Cause.START_TIMEOUT, Cause.REJECTED}
+_REQUEUES = {Cause.PREEMPTED, Cause.VANISHED}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A command as far as it matters here. `state`: waiting, sent, done, rejected, dropped."""
+
+    state: str
+    was_sent: bool
+    answered_ms: int | None
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAttempt:
+    """An attempt that is not over. `stop_cause` is why we stop it; empty = we do not."""
+
+    attempt_id: UUID
+    fence: str
+    phase: Phase
+    submit: Order
+    cancel: Order | None
+    accepted_ms: int | None
+    started_ms: int | None
+    start_timeout_ms: int
+    stop_cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The newest observation: when it was begun (our clock), whether accounting answered."""
+
+    begun_ms: int
+    accounting_answered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an attempt is now. `seen` is the object that counts; `runs` every stay on nodes.
+
+    `abort` asks for a cancel with that cause; `converge` for the submit order once more, which
+    cancels duplicates there.
+    """
+
+    phase: Phase
+    accepted_ms: int | None
+    seen: GangSeen | None
+    runs: tuple[Run, ...] = ()
+    cause: Cause | None = None
+    abort: Cause | None = None
+    converge: bool = False
+    words: str = ""
+
+
+def judge(
+    attempt: OpenAttempt, objects: Sequence[GangSeen], reading: Reading | None, now_ms: int
+) -> Verdict:
+    """The verdict on one attempt, from the objects seen under its fence (any order)."""
+    seen = _the_one(objects)
+    accepted_ms = attempt.accepted_ms or _accepted(attempt, seen, now_ms)
+    if attempt.submit.state == "rejected" and seen is None:
+        return Verdict(
+            Phase.ENDED, accepted_ms, None, cause=Cause.REJECTED, words=attempt.submit.words
+        )
+    if seen is None:
+        return _absent(attempt, reading, accepted_ms)
+    runs = _runs(objects)
+    if seen.state.is_final:
+        cause = _ENDS[seen.state]
+        if cause is Cause.CANCELLED_THERE and attempt.stop_cause:
+            cause = Cause(attempt.stop_cause)
+        return Verdict(Phase.ENDED, accepted_ms, seen, runs, cause=cause, words=seen.reason)
+    doubled = sum(not found.state.is_final for found in objects) > 1
+    return _alive(attempt, seen, runs, accepted_ms, now_ms, doubled=doubled)
+
+
+def _number(found: GangSeen) -> tuple[int, str]:
+    text = found.backend_id
+    return (int(text) if text.isdigit() else 0, text)
+
+
+def _the_one(objects: Sequence[GangSeen]) -> GangSeen | None:
+    """Of several objects with one fence: the one that holds or held nodes, else the lowest."""
+
+    def rank(found: GangSeen) -> tuple[int, tuple[int, str]]:
+        if found.state.holds_nodes:
+            return 0, _number(found)
+        if found.runs:
+            return 1, _number(found)
+        return (3 if found.state.is_final else 2), _number(found)
+
+    return min(objects, key=rank, default=None)
+
+
+def _runs(objects: Sequence[GangSeen]) -> tuple[Run, ...]:
+    """Every stay on nodes of every object of the fence, in order of time: all of it is billed."""
+    return tuple(sorted((run for found in objects for run in found.runs), key=lambda r: r.start_ms))
+
+
+def _accepted(attempt: OpenAttempt, seen: GangSeen | None, now_ms: int) -> int | None:
+    if attempt.submit.state == "done":
+        return attempt.submit.answered_ms
+    if seen is not None and seen.state is not GangState.HELD:
+        return now_ms
+    return None
+
+
+def _absent(attempt: OpenAttempt, reading: Reading | None, accepted_ms: int | None) -> Verdict:
+    """Nothing under the fence: it stays as it is until its absence proves something."""
+    if attempt.submit.state == "dropped" and not attempt.submit.was_sent:
+        return Verdict(Phase.ENDED, accepted_ms, None, cause=_stopped(attempt))
+    proof = _proof(attempt, reading, accepted_ms)
+    if proof is Cause.LOST:
+        return Verdict(Phase.LOST, accepted_ms, None, cause=proof)
+    if proof is not None:
+        return Verdict(Phase.ENDED, accepted_ms, None, cause=proof)
+    phase = _waiting_phase(attempt, accepted_ms)
+    if attempt.phase is Phase.LOST or attempt.stop_cause:
+        phase = attempt.phase if attempt.phase is Phase.LOST else Phase.STOPPING
+    return Verdict(phase, accepted_ms, None)
+
+
+def _proof(attempt: OpenAttempt, reading: Reading | None, accepted_ms: int | None) -> Cause | None:
+    """What an absence in this reading proves; None = nothing."""
+    if reading is None or not reading.accounting_answered:
+        return None
+    if attempt.cancel is not None:
+        answered_ms = attempt.cancel.answered_ms
+        gone = answered_ms is not None and reading.begun_ms > answered_ms
+        return _stopped(attempt) if gone else None
+    if accepted_ms is None or reading.begun_ms <= accepted_ms:
+        return None
+    if attempt.started_ms is not None:
+        return Cause.LOST
+    return Cause.VANISHED if reading.begun_ms > accepted_ms + ACCOUNTING_LAG_MS else None
+
+
+def _stopped(attempt: OpenAttempt) -> Cause:
+    return Cause(attempt.stop_cause) if attempt.stop_cause else Cause.CANCELLED
+
+
+def _waiting_phase(attempt: OpenAttempt, accepted_ms: int | None) -> Phase:
+    if attempt.started_ms is not None:
+        return Phase.RUNNING
+    return Phase.DISPATCHING if accepted_ms is None else Phase.PENDING
+
+
+def _alive(
+    attempt: OpenAttempt,
+    seen: GangSeen,
+    runs: tuple[Run, ...],
+    accepted_ms: int | None,
+    now_ms: int,
+    *,
+    doubled: bool,
+) -> Verdict:
+    running = seen.state in {GangState.RUNNING, GangState.ENDING}
+    phase = Phase.RUNNING if running else Phase.PENDING
+    if accepted_ms is None:
+        phase = Phase.DISPATCHING
+    if attempt.stop_cause:
+        phase = Phase.STOPPING
+    late = (
+        phase is Phase.PENDING
+        and accepted_ms is not None
+        and now_ms > max(accepted_ms, _last_end(runs)) + attempt.start_timeout_ms
+    )
+    return Verdict(
+        phase,
+        accepted_ms,
+        seen,
+        runs,
+        abort=Cause.START_TIMEOUT if late else None,
+        converge=doubled and not attempt.stop_cause and attempt.submit.state == "done",
+        words=seen.reason,
+    )
+
+
+def _last_end(runs: tuple[Run, ...]) -> int:
+    """When the last stay ended (0 = none): a requeue there starts the start timer anew."""
+    return max((run.end_ms for run in runs if run.end_ms is not None), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What people asked of the job meanwhile, and how often it may still be restarted."""
+
+    cancel: bool
+    hold_by: str
+    restarts_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What becomes of a job whose attempt ended. `restart` counts against `max_restarts`."""
+
+    state: JobState
+    held_by: str = ""
+    restart: bool = False
+
+
+def after_end(cause: Cause, wish: Wish) -> After:
+    """The job's next state. What finished by itself finished, whatever was asked meanwhile."""
+    if cause is Cause.SUCCEEDED:
+        return After(JobState.SUCCEEDED)
+    if cause in {Cause.FAILED, Cause.TIME_LIMIT}:
+        return After(JobState.FAILED)
+    if wish.cancel or cause in {Cause.CANCELLED, Cause.CANCELLED_THERE}:
+        return After(JobState.CANCELLED)
+    if wish.hold_by:
+        return After(JobState.HELD, held_by=wish.hold_by)
+    if cause in _REQUEUES or cause is Cause.HELD:
+        return After(JobState.QUEUED)
+    if cause in _RESTARTS and wish.restarts_left > 0:
+        return After(JobState.QUEUED, restart=True)
+    return After(JobState.FAILED)

@@ -1,0 +1,112 @@
+"""Open attempts as reconciliation judges them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Q
+
+from clusters.core.observation import GangSeen
+from clusters.models import Command, Node, Observation
+from clusters.selectors.traffic import gangs_from_json
+from federation.core.reconciliation import OpenAttempt, Order, Phase, Reading
+from federation.models import Attempt
+from kit.intervals import to_ms
+
+
+@dataclass(frozen=True, slots=True)
+class LastReading:
+    """The newest observation of a cluster: when, and the objects by fence."""
+
+    reading: Reading | None
+    objects: dict[str, list[GangSeen]]
+
+
+def last_reading(cluster_id: UUID) -> LastReading:
+    """What was last seen of a cluster; empty before the first observation."""
+    row = Observation.objects.filter(cluster_id=cluster_id).first()
+    if row is None:
+        return LastReading(None, {})
+    objects: dict[str, list[GangSeen]] = {}
+    for gang in gangs_from_json(row.gangs):
+        objects.setdefault(gang.fence, []).append(gang)
+    return LastReading(Reading(to_ms(row.begun_at), row.accounting_answered), objects)
+
+
+def fences_to_look_up(cluster_id: UUID) -> list[str]:
+    """Fences of open attempts that may exist on the cluster: their ends must not be missed."""
+    sent = Command.objects.filter(
+        ~Q(sent_at=None), cluster_id=cluster_id, kind=Command.Kind.SUBMIT
+    ).values("fence")
+    return list(
+        Attempt.objects.filter(cluster_id=cluster_id, fence__in=sent)
+        .exclude(state=Attempt.State.ENDED)
+        .values_list("fence", flat=True)
+    )
+
+
+def _ms(moment: datetime | None) -> int | None:
+    return None if moment is None else to_ms(moment)
+
+
+def _order(command: Command) -> Order:
+    return Order(
+        command.state, command.sent_at is not None, _ms(command.answered_at), command.error
+    )
+
+
+def stop_cause(attempt: Attempt) -> str:
+    """Why an attempt is being stopped: our own decision, or what people asked; "" = it is not."""
+    if attempt.end_cause:
+        return attempt.end_cause
+    if attempt.job.cancel_asked_at is not None:
+        return "cancelled"
+    return "held" if attempt.job.hold_asked_by else ""
+
+
+def open_attempts(
+    cluster_id: UUID, only: Sequence[UUID] | None = None
+) -> list[tuple[Attempt, OpenAttempt]]:
+    """Open attempts of a cluster (or some of them), as rows and as the core's value. 2 queries."""
+    rows = Attempt.objects.filter(cluster_id=cluster_id).exclude(state=Attempt.State.ENDED)
+    if only is not None:
+        rows = rows.filter(id__in=only)
+    attempts = list(rows.select_related("job", "job__user", "cluster").order_by("job_id"))
+    orders: dict[tuple[str, str], Order] = {}
+    for command in Command.objects.filter(
+        fence__in=[attempt.fence for attempt in attempts],
+        kind__in=[Command.Kind.SUBMIT, Command.Kind.CANCEL],
+    ).defer("payload"):
+        if command.key.startswith(("submit:", "cancel:")):
+            orders[command.fence, command.kind] = _order(command)
+    return [
+        (
+            attempt,
+            OpenAttempt(
+                attempt_id=attempt.id,
+                fence=attempt.fence,
+                phase=Phase(attempt.state),
+                submit=orders[attempt.fence, Command.Kind.SUBMIT],
+                cancel=orders.get((attempt.fence, Command.Kind.CANCEL)),
+                accepted_ms=_ms(attempt.accepted_at),
+                started_ms=_ms(attempt.started_at),
+                start_timeout_ms=attempt.job.start_timeout_ms,
+                stop_cause=stop_cause(attempt),
+            ),
+        )
+        for attempt in attempts
+    ]
+
+
+def ended_attempts(fences: Iterable[str]) -> dict[str, Attempt]:
+    """Those attempts under the fences that are over, by fence."""
+    return {
+        attempt.fence: attempt
+        for attempt in Attempt.objects.filter(fence__in=fences, state=Attempt.State.ENDED)
+    }
+
+
+def node_facts(cluster_id: UUID, names: Iterable[str]) -> dict[str, Node]:
+    """The nodes of a cluster by name."""
+    return {node.name: node for node in Node.objects.filter(cluster_id=cluster_id, name__in=names)}

@@ -1,0 +1,71 @@
+"""Celery edges of forwarding: each task is a nudge to do what the rows say is due."""
+
+import os
+import socket
+import threading
+from datetime import timedelta
+from uuid import UUID
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from clusters.selectors.traffic import clusters_to_deliver, clusters_to_observe
+from clusters.services.deliver import deliver
+from clusters.services.observe import observe as read_cluster
+from federation.selectors.attempts import fences_to_look_up
+from federation.services.reconcile import reconcile_cluster
+
+LONGEST_ROUND = timedelta(seconds=20)
+EXPIRES_S = 10
+TIME_LIMIT_S = 120  # HTTP deadlines lie well inside
+
+
+def _holder() -> str:
+    return f"{socket.gethostname()}/{os.getpid()}/{threading.get_ident()}"
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
+def dispatch(cluster_id: str, **_: object) -> None:
+    """Delivers the outbox of one cluster, then settles what was answered."""
+    environment = settings.ENVIRONMENT
+    made = deliver(
+        cluster_id=UUID(cluster_id),
+        holder=_holder(),
+        life=timedelta(milliseconds=environment.lease_ms),
+        calls_at_once=environment.calls_at_once,
+        longest=LONGEST_ROUND,
+        clock=timezone.now,
+    )
+    if made:
+        reconcile_cluster(cluster_id=UUID(cluster_id), now=timezone.now())
+        observe.apply_async((cluster_id,), queue="observe", expires=EXPIRES_S)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
+def dispatch_all(**_: object) -> None:
+    """The safety net: one nudge a cluster with orders due."""
+    for cluster_id in clusters_to_deliver(timezone.now()):
+        dispatch.apply_async((str(cluster_id),), queue="dispatch", expires=EXPIRES_S)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
+def observe(cluster_id: str, **_: object) -> None:
+    """Reads one cluster and reconciles with what was seen."""
+    done = read_cluster(
+        cluster_id=UUID(cluster_id),
+        fences=fences_to_look_up(UUID(cluster_id)),
+        holder=_holder(),
+        life=timedelta(milliseconds=settings.ENVIRONMENT.lease_ms),
+        clock=timezone.now,
+    )
+    if done:
+        reconcile_cluster(cluster_id=UUID(cluster_id), now=timezone.now())
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
+def observe_all(**_: object) -> None:
+    """One nudge a cluster whose reading is old."""
+    interval = timedelta(milliseconds=settings.ENVIRONMENT.observe_interval_ms)
+    for cluster_id in clusters_to_observe(timezone.now(), interval):
+        observe.apply_async((str(cluster_id),), queue="observe", expires=EXPIRES_S)
