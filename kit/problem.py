@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from django.core.exceptions import RequestDataTooBig
-from django.db import connections
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import get_script_prefix
 from rest_framework import exceptions, status
 from rest_framework.parsers import BaseParser
 from rest_framework.response import Response
-from rest_framework.views import set_rollback
 
 from kit.errors import (
     BodyTooLargeError,
@@ -102,8 +100,6 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response:
         number = new_id()
         logger.error("fault %s in %s", number, context.get("view"), exc_info=error)
         known = InternalError(f"A fault of ours, logged as {number}. Nothing was changed.")
-    if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
-        set_rollback()
     return Response(
         problem(known),
         status=known.status,

@@ -1,16 +1,20 @@
 """How a request proves who it is, and what every route must declare."""
 
-from typing import Any, ClassVar
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from kit.errors import NotAuthenticatedError, PermissionDeniedError
 from tenancy.models import Scope, User
 from tenancy.selectors.access import EVERY_SCOPE, Principal, token_principal
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView  # it reads the settings, which name this module
 
 
 class TokenAuthentication(BaseAuthentication):
