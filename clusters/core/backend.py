@@ -121,6 +121,10 @@ class Backend(Protocol):
         """Move a pending or running attempt to another QOS (capability `reclassify`)."""
         ...
 
+    def close(self) -> None:
+        """Give back what it holds open; it is not used after that."""
+        ...
+
     def probe(self, now_ms: int) -> ProbeReport:
         """Look at versions, plugins, rights and clock; never raises for a mere gap."""
         ...

@@ -7,6 +7,7 @@ sent again, which is safe because every backend call converges (see `clusters.co
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -53,7 +54,8 @@ def call(backend: Backend, command: Command) -> dict[str, object]:
     payload = command.payload
     match command.kind:
         case Command.Kind.SUBMIT:
-            answer = backend.submit(Gang.from_json(payload))
+            was_sent = command.sent_at is not None
+            answer = backend.submit(Gang.from_json(payload), is_repeat=was_sent)
             return {"backend_id": answer.backend_id, "duplicates": answer.duplicates_cancelled}
         case Command.Kind.CANCEL:
             backend.cancel(command.fence, payload["account"])
@@ -82,10 +84,16 @@ def deliver(
     if epoch is None:
         return 0
     cluster = Cluster.objects.get(id=cluster_id)
-    backend = connect(cluster.backend, connection_of(cluster))
-    round_ = Delivery(cluster, backend, epoch, life, calls_at_once, clock)
+    with closing(connect(cluster.backend, connection_of(cluster))) as backend:
+        round_ = Delivery(cluster, backend, epoch, life, calls_at_once, clock)
+        return _deliver_due(round_, started + longest)
+
+
+def _deliver_due(round_: Delivery, until: datetime) -> int:
+    """Claims and calls until nothing is due, the time is over or the cluster is away."""
+    cluster_id, epoch, kind = round_.cluster.id, round_.epoch, Lease.Kind.DISPATCH
     made = 0
-    while clock() - started < longest:
+    while round_.clock() < until:
         commands = _claim(round_)
         if commands is None:
             return made
@@ -93,9 +101,9 @@ def deliver(
             break
         made += len(commands)
         if not _call_all(round_, commands):
-            lease.back_off(cluster_id=cluster_id, kind=kind, epoch=epoch, now=clock())
+            lease.back_off(cluster_id=cluster_id, kind=kind, epoch=epoch, now=round_.clock())
             return made
-    lease.give_back(cluster_id=cluster_id, kind=kind, epoch=epoch, now=clock())
+    lease.give_back(cluster_id=cluster_id, kind=kind, epoch=epoch, now=round_.clock())
     return made
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -19,6 +20,7 @@ from clusters.models import Cluster, Lease, Node, Observation
 from clusters.selectors.connection import connection_of
 from clusters.selectors.traffic import gang_to_json
 from clusters.services import lease
+from kit.crypto import UndecryptableError
 from kit.intervals import from_ms, to_ms
 from tenancy.services.records import Change, ring, write_events
 
@@ -56,12 +58,12 @@ def observe(
     if epoch is None:
         return False
     cluster = Cluster.objects.get(id=cluster_id)
-    backend = connect(cluster.backend, connection_of(cluster))
     try:
-        seen = backend.observe(to_ms(begun), fences)
-    except BackendError as error:
+        with closing(connect(cluster.backend, connection_of(cluster))) as backend:
+            seen = backend.observe(to_ms(begun), fences)
+    except (BackendError, UndecryptableError) as error:
         now = clock()
-        _store_failure(cluster=cluster, words=error.words, now=now)
+        _store_failure(cluster=cluster, words=str(error), now=now)
         lease.back_off(cluster_id=cluster_id, kind=kind, epoch=epoch, now=now)
         return False
     now = clock()
