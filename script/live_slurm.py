@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 from script import bootstrap, debian
@@ -58,6 +59,9 @@ class Lab:
             name = self._started.pop()
             last = [] if self._started else ["--db"]
             self._script("down.sh", name, *last)
+        deadline_s = time.monotonic() + 30  # the database writes until it is gone
+        while (self.directory / "db" / "pid").exists() and time.monotonic() < deadline_s:
+            time.sleep(0.1)
         self._console.say("the Slurm clusters are stopped")
 
     def _open_to_daemons(self) -> None:

@@ -154,12 +154,14 @@ class Suite:
     async def _run_live_slurm(self, given: list[str]) -> None:
         await asyncio.to_thread(live_slurm.ensure_packages, self._console)
         lab = live_slurm.Lab(self._directory / "slurm", console=self._console)
+        up = asyncio.create_task(asyncio.to_thread(lab.up))
         try:
-            await asyncio.to_thread(lab.up)
+            await asyncio.shield(up)
             own = {"MUSTER_LIVE_SLURM": str(lab.directory)}
             arguments = ["-m", "live", "-p", "no:xdist", "tests/live/slurm", *given]
             await self._pytest("live Slurm", arguments, own)
         finally:
+            await asyncio.wait([up])  # a thread cannot be cancelled: let it end, then undo it
             lab.down()
 
     async def _pytest(
