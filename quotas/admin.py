@@ -1,0 +1,73 @@
+"""Quotas in the admin."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+
+from kit.admin import ServiceAdmin, ServiceForm
+from quotas.models import Quota
+from quotas.services import remove_quota, set_quota
+
+
+class QuotaForm(ServiceForm):
+    """A quota, the revision that its reader saw, and why it is changed."""
+
+    why = forms.CharField(required=False, help_text="For the audit: why the quota is so.")
+    seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "seen" in self.fields:
+            self.fields["seen"].initial = (
+                0 if self.instance._state.adding else self.instance.revision
+            )
+
+
+@admin.register(Quota)
+class QuotaAdmin(ServiceAdmin):
+    """GPUs owed to a tenant, and the most it may use as spot."""
+
+    form = QuotaForm
+    can_remove = True
+    fields = ("tenant", "flavor", "cluster", "guaranteed", "borrowing_limit", "why", "seen")
+    fixed: ClassVar = ("tenant", "flavor", "cluster")
+    autocomplete_fields = ("tenant",)
+    list_display = ("tenant", "flavor", "cluster", "guaranteed", "borrowing_limit")
+    list_filter = ("flavor", "cluster")
+    list_select_related = ("tenant", "flavor", "cluster")
+    search_fields = ("tenant__path",)
+
+    def create(self, values: Mapping[str, Any], actor: Any, now: datetime) -> Quota:
+        """Sets a first quota."""
+        return set_quota(
+            actor=actor,
+            tenant=values["tenant"],
+            flavor=values["flavor"],
+            cluster=values["cluster"],
+            guaranteed=values["guaranteed"],
+            borrowing_limit=values["borrowing_limit"],
+            expected_revision=0,
+            why=values["why"],
+            now=now,
+        )
+
+    def update(self, held: Quota, values: Mapping[str, Any], actor: Any, now: datetime) -> Quota:
+        """Sets it anew."""
+        return set_quota(
+            actor=actor,
+            tenant=held.tenant,
+            flavor=held.flavor,
+            cluster=held.cluster,
+            guaranteed=values["guaranteed"],
+            borrowing_limit=values["borrowing_limit"],
+            expected_revision=values["seen"] or 0,
+            why=values["why"],
+            now=now,
+        )
+
+    def remove(self, held: Quota, actor: Any, now: datetime) -> None:
+        """Takes it away."""
+        remove_quota(actor=actor, quota=held, now=now)
