@@ -69,12 +69,18 @@ class Room:
     """The room for one flavor in one cluster while a plan is made; nodes can only be taken."""
 
     def __init__(self, nodes: Sequence[NodeRoom]) -> None:
-        self._nodes = tuple(nodes)
-        self._tree = Tree(self._nodes)
-        order = self._tree.order
-        self._free = [node.free for node in order]
-        self._whole = [node.usable and node.free == node.total for node in order]
-        self._broken = [0] * len(self._tree.parents)
+        tree = Tree(nodes)
+        self._begin(tree, [node.free for node in tree.order], [node.usable for node in tree.order])
+
+    def _begin(self, tree: Tree, free: list[NodeShape], usable: list[bool]) -> None:
+        self._tree = tree
+        self._free = free
+        self._usable = usable
+        self._whole = [
+            is_usable and left == node.total
+            for is_usable, left, node in zip(usable, free, tree.order, strict=True)
+        ]
+        self._broken = [0] * len(tree.parents)
         for number, whole in enumerate(self._whole):
             if not whole:
                 self._break(number)
@@ -82,21 +88,22 @@ class Room:
         self._counts: dict[tuple[NodeShape, bool, frozenset[str]], _Counts] = {}
         # Values that tell nodes apart. A superset stays exact, so none is ever removed.
         self._steps = tuple(
-            sorted({_dimension(shape, axis) for shape in self._free}) for axis in range(3)
+            sorted({_dimension(shape, axis) for shape in set(free)}) for axis in range(3)
         )
 
     @cached_property
     def at_rest(self) -> "Room":
         """The same nodes, all usable and nothing taken: what can never fit, fails here too."""
-        return Room([replace(node, free=node.total, usable=True) for node in self._nodes])
+        room = Room.__new__(Room)
+        order = self._tree.order
+        room._begin(self._tree, [node.total for node in order], [True] * len(order))
+        return room
 
     @property
     def free_gpus(self) -> int:
         """Free GPUs of the usable nodes."""
         return sum(
-            free.gpus
-            for free, node in zip(self._free, self._tree.order, strict=True)
-            if node.usable
+            free.gpus for free, is_usable in zip(self._free, self._usable, strict=True) if is_usable
         )
 
     def fit(
@@ -181,7 +188,7 @@ class Room:
         1 - largest free block / min(free GPUs, GPUs of the tier's largest domain). An empty
         cluster has 0, so has a full one; a tier the cluster lacks has 0.
         """
-        usable = self._blocks([node.usable for node in self._tree.order])
+        usable = self._blocks(self._usable)
         best = min(self.free_gpus, usable.get(tier, 0))
         return 1 - self.free_blocks()[tier] / best if best else 0.0
 
@@ -226,8 +233,8 @@ class Room:
         counts = self._counts.get(key)
         if counts is None:
             counts = _Counts(self._tree, need, exclusive=shape.exclusive, excluded=excluded)
-            self._counts[key] = counts
             self._recount(counts, range(len(self._free)))
+            self._counts[key] = counts  # complete before other threads see it
         elif counts.seen < len(self._log):
             self._recount(counts, set(self._log[counts.seen :]))
         counts.seen = len(self._log)
@@ -269,7 +276,7 @@ class Room:
             free.gpus < need.gpus
             or free.cpus < need.cpus
             or free.memory_mib < need.memory_mib
-            or not self._tree.order[number].usable
+            or not self._usable[number]
             or (counts.exclusive and not self._whole[number])
             or number in counts.excluded
         ):

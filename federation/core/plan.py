@@ -9,6 +9,7 @@ from clusters.core.resources import GangShape
 from clusters.core.topology import Block, Fit, Room
 from federation.core.snapshot import (
     Ask,
+    ClusterView,
     Site,
     Snapshot,
     TenantView,
@@ -81,6 +82,14 @@ class Plan:
     bindings: tuple[Binding, ...]
     reasons: Mapping[int, tuple[Reason, ...]]
     queue: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FleetView:
+    """A cluster and, by flavor, its room with all nodes up and nothing used."""
+
+    cluster: ClusterView
+    rooms: Mapping[str, Room]
 
 
 @dataclass(eq=False)

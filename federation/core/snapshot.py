@@ -151,7 +151,7 @@ class Snapshot:
     prices: PriceBook = field(default_factory=PriceBook)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Site:
     """One flavor on one cluster that a job could go to, taking `option` there."""
 

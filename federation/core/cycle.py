@@ -1,0 +1,45 @@
+"""One cycle of the arbiter: a snapshot in, a plan out. Pure, deterministic, order-free."""
+
+from dataclasses import replace
+
+from federation.core import arbitration, explain, ordering
+from federation.core.plan import Draft, Plan
+from federation.core.snapshot import ClusterView, Snapshot
+from quotas.core.cohort import GUARANTEED, SPOT
+
+
+def decide(snapshot: Snapshot) -> Plan:
+    """What to bind, why the rest waits, and in which order it waits.
+
+    The same facts give the same plan, whatever the order of rows; deciding again on the state
+    after the plan changes nothing that the plan did.
+    """
+    snapshot = _in_order(snapshot)
+    draft = Draft.of(snapshot)
+    draft = explain.set_aside(snapshot, draft)
+    draft = arbitration.extend(snapshot, draft)
+    draft = explain.extend(snapshot, draft)
+    draft = _rank(snapshot, draft)
+    return draft.plan()
+
+
+def _in_order(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with its rows in a fixed order."""
+    return replace(
+        snapshot,
+        jobs=tuple(sorted(snapshot.jobs, key=lambda job: job.id)),
+        clusters=tuple(sorted(map(_flavors_in_order, snapshot.clusters), key=lambda c: c.name)),
+    )
+
+
+def _flavors_in_order(cluster: ClusterView) -> ClusterView:
+    return replace(cluster, flavors=tuple(sorted(cluster.flavors, key=lambda f: f.name)))
+
+
+def _rank(snapshot: Snapshot, draft: Draft) -> Draft:
+    waiting = (job for job in draft.ready if job.id not in draft.bindings)
+    gpus = ordering.held(snapshot.uses, GUARANTEED, SPOT)
+    for binding in draft.bindings.values():
+        gpus[binding.tenant] = gpus.get(binding.tenant, 0) + binding.shape.gpus
+    draft.queue = ordering.rank(waiting, gpus)
+    return draft

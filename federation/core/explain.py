@@ -1,0 +1,342 @@
+"""Why a job waits, why it can never run, and what would help: in codes, numbers and plain words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from clusters.core.resources import GangShape
+from clusters.core.topology import Room
+from federation.core.plan import Draft, FleetView, Reason
+from federation.core.snapshot import LASTING, Site, Snapshot, WaitingJob, obstacle, sites
+from kit.intervals import from_ms, iso
+from quotas.core.cohort import GUARANTEED, SPOT, Headroom
+
+
+def set_aside(snapshot: Snapshot, draft: Draft) -> Draft:
+    """Tell the jobs that may not start yet whatever is free; the others are ready."""
+    for job in snapshot.jobs:
+        reason = _held_back(snapshot, draft, job)
+        if reason is None:
+            draft.ready.append(job)
+        else:
+            draft.reasons[job.id] = (reason,)
+    return draft
+
+
+def _held_back(snapshot: Snapshot, draft: Draft, job: WaitingJob) -> Reason | None:
+    for tenant in (draft.tenants[ancestor] for ancestor in draft.tenants[job.tenant].lineage):
+        if not tenant.is_open:
+            return Reason("tenant_closed", f"The tenant {tenant.path} is closed; nothing starts.")
+    if job.not_before_ms is not None and job.not_before_ms > snapshot.now_ms:
+        moment = iso(from_ms(job.not_before_ms))
+        return Reason(
+            "not_before", f"It is not to start before {moment}.", until_ms=job.not_before_ms
+        )
+    return None
+
+
+def extend(snapshot: Snapshot, draft: Draft) -> Draft:
+    """Give every ready job that was not bound a reason for each site it could have gone to."""
+    words = _Words(snapshot, draft)
+    for job in draft.ready:
+        if job.id not in draft.bindings:
+            draft.reasons[job.id] = words.reasons(job)
+    return draft
+
+
+class _Words:
+    """Reasons on the state after the cycle's bindings, each worked out once."""
+
+    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
+        self._snapshot = snapshot
+        self._draft = draft
+        self._sites: dict[object, list[tuple[Site, Reason | None]]] = {}
+        self._quota: dict[object, Reason | None] = {}
+        self._all: dict[object, tuple[Reason, ...]] = {}
+
+    def reasons(self, job: WaitingJob) -> tuple[Reason, ...]:
+        draft = self._draft
+        place = (draft.ask_number(job), draft.reach(job.user))
+        key = (place, job.tenant, job.wanted_class)
+        found = self._all.get(key)
+        if found is None:
+            if place not in self._sites:
+                self._sites[place] = [
+                    (site, self._site(job, site))
+                    for site in sites(job.ask, self._snapshot.clusters)
+                ]
+            found = self._all[key] = tuple(self._told(job, self._sites[place]))
+        return found
+
+    def _told(
+        self, job: WaitingJob, places: Sequence[tuple[Site, Reason | None]]
+    ) -> Iterator[Reason]:
+        if not places:
+            yield nowhere(job)
+        for site, reason in places:
+            if reason is not None and reason.code in _BEFORE_QUOTA:
+                yield reason
+                continue
+            denied = self._entitlement(job, site)
+            yield denied or reason or _behind(site)
+
+    def _site(self, job: WaitingJob, site: Site) -> Reason | None:
+        """What is wrong at the site for anybody with this ask; None when it would fit."""
+        code = obstacle(job.ask, job.user, site)
+        if code:
+            return standing(job, site, code)
+        room, shape = self._draft.room(site), site.option.shape
+        never = too_large(site, room.at_rest, shape, job.ask.required_tier)
+        if never is not None:
+            return never
+        excluded = self._draft.excluded(job, site)
+        required = job.ask.required_tier
+        if room.fit(shape, required, excluded) is not None:
+            return None
+        return self._maintenance(job, site, room) or _no_room(
+            site,
+            shape,
+            required,
+            anywhere=room.widest(shape, "", excluded),
+            together=room.widest(shape, required, excluded),
+        )
+
+    def _maintenance(self, job: WaitingJob, site: Site, room: Room) -> Reason | None:
+        now_ms = self._snapshot.now_ms
+        blocking = list(site.cluster.blocking(now_ms, now_ms + job.ask.time_limit_ms))
+        if not blocking or room.fit(site.option.shape, job.ask.required_tier) is None:
+            return None
+        until_ms = max(reserved.end_ms for reserved in blocking)
+        names = ", ".join(sorted(reserved.name for reserved in blocking))
+        return _at(
+            site,
+            "maintenance",
+            f"Nodes of {site.cluster.name} are reserved there ({names}) before it would end.",
+            until_ms=until_ms,
+        )
+
+    def _entitlement(self, job: WaitingJob, site: Site) -> Reason | None:
+        shape, cluster, flavor = site.option.shape, site.cluster, site.flavor
+        key = (job.tenant, job.wanted_class, shape.gpus, cluster.id, flavor.name)
+        if key not in self._quota:
+            self._quota[key] = self._denied(job, site)
+        return self._quota[key]
+
+    def _denied(self, job: WaitingJob, site: Site) -> Reason | None:
+        """Why neither quota nor prices let the job run at the site, None when they do."""
+        draft, gpus = self._draft, site.option.shape.gpus
+        classes = (GUARANTEED, SPOT) if job.wanted_class == "auto" else (job.wanted_class,)
+        headrooms = [
+            (draft.cohort.headroom(job.tenant, site.flavor.name, site.cluster.id, name), name)
+            for name in classes
+        ]
+        held = [name for headroom, name in headrooms if headroom.holds(gpus)]
+        if not held:
+            headroom, name = max(headrooms, key=lambda pair: pair[0].gpus or 0)
+            return self._over_quota(job, site, headroom, name)
+        if all(draft.price(job, site, name) is None for name in held):
+            return _at(
+                site,
+                "price_missing",
+                f"No price is in force for {' or '.join(held)} {site.flavor.name} "
+                f"on {site.cluster.name}.",
+            )
+        return None
+
+    def _over_quota(
+        self, job: WaitingJob, site: Site, headroom: Headroom, service_class: str
+    ) -> Reason:
+        code = "borrowing_limit" if job.wanted_class == SPOT else "quota_exhausted"
+        gpus, left = site.option.shape.gpus, max(headroom.gpus or 0, 0)
+        if headroom.row is None:
+            path = self._draft.tenants[job.tenant].path
+            words = f"{path} has no quota of {site.flavor.name}"
+        else:
+            path = self._draft.tenants[headroom.row.tenant].path
+            most = headroom.row.limit(service_class)
+            words = f"{path} has {left} of {most} {service_class} {site.flavor.name} GPUs left"
+        return _at(
+            site,
+            code,
+            f"{words}; it needs {gpus}.",
+            needed=gpus,
+            available=left,
+            unit="gpus",
+        )
+
+
+_BEFORE_QUOTA = LASTING | {
+    "gang_too_large",
+    "cluster_unreachable",
+    "cluster_draining",
+    "queue_closed",
+}
+
+
+def never_reasons(job: WaitingJob, fleet: Sequence[FleetView]) -> tuple[Reason, ...]:
+    """Why the job can never run anywhere, however long it waits; () when it could.
+
+    Quotas, prices and what is down now do not count: they change without the job. A cluster that
+    was never seen may be able to run anything.
+    """
+    rooms = {(view.cluster.id, name): room for view in fleet for name, room in view.rooms.items()}
+    told = []
+    for site in sites(job.ask, tuple(view.cluster for view in fleet)):
+        code = obstacle(job.ask, job.user, site)
+        if code in LASTING:
+            reason = standing(job, site, code)
+        elif not site.cluster.seen:
+            return ()
+        else:
+            room = rooms[site.cluster.id, site.flavor.name]
+            never = too_large(site, room, site.option.shape, job.ask.required_tier)
+            if never is None:
+                return ()
+            reason = never
+        told.append(reason)
+    return tuple(told) or (nowhere(job),)
+
+
+def nowhere(job: WaitingJob) -> Reason:
+    """No cluster that the job's owner lets it go to has any of its flavors."""
+    flavors = ", ".join(option.flavor for option in job.ask.options)
+    return Reason("flavor_not_accepted", f"No cluster that it may go to has {flavors}.")
+
+
+def standing(job: WaitingJob, site: Site, code: str) -> Reason:
+    """An obstacle that has nothing to do with what is free."""
+    cluster, flavor, ask = site.cluster, site.flavor, job.ask
+    missing = ", ".join(store for store in ask.stores if store not in cluster.stores)
+    limit_s, longest_s = ask.time_limit_ms // 1000, (flavor.longest_ms or 0) // 1000
+    words = {
+        "store_unavailable": f"{cluster.name} does not have {missing}.",
+        "backend_cannot_run": f"You have no account on {cluster.name} to run as.",
+        "limit_reached": f"Its time limit is {limit_s} s; the queue {flavor.queue} of "
+        f"{cluster.name} takes at most {longest_s} s.",
+        "cluster_unreachable": f"{cluster.name} does not answer.",
+        "cluster_draining": f"{cluster.name} takes no new work.",
+        "queue_closed": f"The queue {flavor.queue} of {cluster.name} is closed.",
+    }
+    if code == "limit_reached":
+        return _at(site, code, words[code], needed=limit_s, available=longest_s, unit="seconds")
+    return _at(site, code, words[code])
+
+
+def too_large(site: Site, at_rest: Room, shape: GangShape, required: str) -> Reason | None:
+    """That the gang would not fit at the site even if it were empty, else None."""
+    if at_rest.fit(shape, required) is not None:
+        return None
+    most = at_rest.widest(shape, required)
+    where = f"one {required} of {site.cluster.name}" if required else site.cluster.name
+    return _at(
+        site,
+        "gang_too_large",
+        f"It needs {_members(shape)}; {where} has {most} such nodes.",
+        needed=shape.nodes,
+        available=most,
+        unit="nodes",
+    )
+
+
+def _no_room(
+    site: Site, shape: GangShape, required: str, *, anywhere: int, together: int
+) -> Reason:
+    name = site.cluster.name
+    if anywhere >= shape.nodes:
+        return _at(
+            site,
+            "topology_unavailable",
+            f"It needs {_members(shape)} in one {required}; {name} has {anywhere} free, "
+            f"at most {together} of them in one {required}.",
+            needed=shape.nodes,
+            available=together,
+            unit="nodes",
+        )
+    return _at(
+        site,
+        "no_capacity",
+        f"It needs {_members(shape)}; {name} has {anywhere} free.",
+        needed=shape.nodes,
+        available=anywhere,
+        unit="nodes",
+    )
+
+
+def _behind(site: Site) -> Reason:
+    """It would fit now: another job took its turn, or its binding was stale when committed."""
+    return _at(site, "behind_in_queue", f"It waits for its turn on {site.cluster.name}.")
+
+
+def _members(shape: GangShape) -> str:
+    nodes = "1 node" if shape.nodes == 1 else f"{shape.nodes} nodes"
+    whole = "whole " if shape.exclusive else ""
+    return f"{whole}{nodes} with {shape.per_node.gpus} GPUs each"
+
+
+def _at(
+    site: Site,
+    code: str,
+    message: str,
+    *,
+    needed: int | None = None,
+    available: int | None = None,
+    unit: str | None = None,
+    until_ms: int | None = None,
+) -> Reason:
+    return Reason(
+        code, message, site.cluster.name, site.flavor.name, needed, available, unit, until_ms
+    )
+
+
+def fix_for(reason: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What would help against a stored reason: `{"description", "change", "effect"}` or None.
+
+    `change` is a merge patch to the job's body, None when it is not the job that must change.
+    """
+    available = reason.get("available") or 0
+    description, change, effect = _FIXES.get(reason["code"], ("", None, ""))
+    if reason["code"] in ("no_capacity", "gang_too_large"):
+        if not available:
+            return None
+        change = {"gang": {"nodes": available}}
+        description = f"Ask for at most {available} nodes."
+    elif reason["code"] == "limit_reached":
+        change = {"time_limit": available}
+        description = f"Ask for at most {available} seconds, or another cluster."
+    if not description:
+        return None
+    return {"description": description, "change": change, "effect": effect}
+
+
+_SOON = "It may start as soon as the nodes are free."
+_FIXES: Mapping[str, tuple[str, dict[str, Any] | None, str]] = {
+    "quota_exhausted": (
+        "Let it run as spot too, or have the guarantee raised.",
+        {"class": "auto"},
+        "It may start on GPUs that others leave idle, and give them back when they are needed.",
+    ),
+    "borrowing_limit": (
+        "Let it use the guarantee too, or have the borrowing limit raised.",
+        {"class": "auto"},
+        "It may start inside the tenant's guarantee.",
+    ),
+    "no_capacity": ("", None, "It would fit now."),
+    "gang_too_large": ("", None, "It could run there."),
+    "topology_unavailable": (
+        "Let it span a wider tier.",
+        {"topology": {"required": None}},
+        "It would fit now, over slower links.",
+    ),
+    "limit_reached": ("", None, _SOON),
+    "not_before": ("Take the date away.", {"not_before": None}, _SOON),
+    "backend_cannot_run": (
+        "Ask an admin to name your account on this cluster.", None, _SOON,
+    ),
+    "store_unavailable": (
+        "Bring the data there, or let the job go to a cluster that has it.", None, _SOON,
+    ),
+    "price_missing": ("Ask an admin to set a price.", None, _SOON),
+    "tenant_closed": ("Ask an owner to open the tenant.", None, _SOON),
+    "flavor_not_accepted": (
+        "Accept a flavor that a cluster has, or more clusters.", None, _SOON,
+    ),
+}  # fmt: skip

@@ -1,0 +1,55 @@
+"""Where a job goes: a whole gang on one block of one cluster.
+
+Flavors in the job's own order (`prefer: order`, and `start`, as whatever can start now is equally
+soon), or cheapest first (`price`). Among the clusters of a flavor: the lowest tier, then the
+tightest block, then the name.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from clusters.core.topology import Fit
+from federation.core.plan import Draft
+from federation.core.snapshot import Site, WaitingJob
+
+
+def choose(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
+    """The best site where the job can start now in the class, or None."""
+    live = draft.live(job)
+    if not live:
+        return None
+    allowed = [site for site in live if draft.may_take(job, site, service_class)]
+    for equal in _preferred(draft, job, service_class, allowed):
+        fits = [(fit, site.cluster.name, site) for site, fit in _fitting(draft, job, equal, live)]
+        if fits:
+            return min(fits, key=lambda found: found[:2])[2]
+    return None
+
+
+def _preferred(
+    draft: Draft, job: WaitingJob, service_class: str, allowed: list[Site]
+) -> Iterator[list[Site]]:
+    """The sites in groups, the most preferred first; within a group the blocks decide."""
+    if job.ask.prefer == "price":
+        order = job.ask.options.index
+
+        def price(site: Site) -> tuple[int, int]:
+            return draft.price(job, site, service_class) or 0, order(site.option)
+
+        for _, group in groupby(sorted(allowed, key=price), key=price):
+            yield list(group)
+        return
+    for _, group in groupby(allowed, key=lambda site: site.option):  # sites come in option order
+        yield list(group)
+
+
+def _fitting(
+    draft: Draft, job: WaitingJob, equal: Iterable[Site], live: list[Site]
+) -> Iterator[tuple[Site, Fit]]:
+    """The sites with room now. Room only shrinks, so the others are out for this cycle."""
+    for site in equal:
+        fit = draft.fit(job, site)
+        if fit is None:
+            live.remove(site)
+        else:
+            yield site, fit

@@ -1,0 +1,159 @@
+"""Builds the core's snapshot: cold, set-based, the same number of queries whatever the queue."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import TextField
+from django.db.models.functions import MD5, Cast, JSONArray
+
+from accounting.selectors.prices import price_book
+from clusters.core.resources import GangShape, NodeShape
+from federation.core.lifecycle import JobState
+from federation.core.snapshot import Ask, Option, Snapshot, TenantView, WaitingJob
+from federation.models import Job
+from federation.selectors.fleet import HELD, OPEN_ATTEMPTS, cluster_views, held_by
+from kit.intervals import to_ms
+from quotas.core.cohort import Use
+from quotas.selectors import quota_rows
+from tenancy.models import Tenant
+
+WAITING = Job.objects.filter(state=JobState.QUEUED, cancel_asked_at=None)
+_ASK = (
+    "options",
+    "exclusive",
+    "time_limit_ms",
+    "required_tier",
+    "preferred_tier",
+    "prefer",
+    "stores",
+    "only_clusters",
+    "avoid_clusters",
+    "avoid_nodes",
+)
+_JOB = (
+    "id",
+    "version",
+    "tenant_id",
+    "user_id",
+    "wanted_class",
+    "priority",
+    "queued_at",
+    "attempts_made",
+    "not_before",
+    "ask",
+    "told",
+)
+
+
+def take_snapshot(now: datetime) -> Snapshot:
+    """What the next cycle decides on: waiting and active rows, in one view of the database.
+
+    Inside a transaction of the caller, its view is used as it is.
+    """
+    is_outermost = not connection.in_atomic_block
+    with transaction.atomic():
+        if is_outermost:
+            with connection.cursor() as cursor:
+                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        attempts = list(
+            OPEN_ATTEMPTS.values_list("job__tenant_id", "flavor_id", "service_class", *HELD)
+        )
+        tenants = Tenant.objects.order_by("id").values_list(
+            "id", "path", "lineage", "is_open", "revision"
+        )
+        return Snapshot(
+            now_ms=to_ms(now),
+            jobs=tuple(_waiting()),
+            clusters=cluster_views(
+                now, WAITING.order_by().values("user"), held_by(row[3:] for row in attempts)
+            ),
+            tenants=tuple(
+                TenantView(key, path, tuple(lineage), is_open, revision)
+                for key, path, lineage, is_open, revision in tenants
+            ),
+            quotas=quota_rows(),
+            uses=tuple(_uses(attempts)),
+            prices=price_book(to_ms(now)),
+        )
+
+
+def _waiting() -> Iterator[WaitingJob]:
+    """The waiting jobs. What decides where one can go is read as one text, parsed once a text."""
+    rows = (
+        WAITING.order_by("id")
+        .annotate(
+            ask=Cast(JSONArray(*_ASK), TextField()),
+            told=MD5(Cast("reasons", TextField())),
+        )
+        .values_list(*_JOB)
+    )
+    asks: dict[str, Ask] = {}
+    for key, version, tenant, user, wanted, priority, queued, made, start, text, told in rows:
+        ask = asks.get(text)
+        if ask is None:
+            ask = asks[text] = read_ask(*json.loads(text))
+        yield WaitingJob(
+            id=key,
+            version=version,
+            tenant=tenant,
+            user=user,
+            wanted_class=wanted,
+            priority=priority,
+            queued_ms=to_ms(queued),
+            attempts_made=made,
+            ask=ask,
+            not_before_ms=None if start is None else to_ms(start),
+            told=told,
+        )
+
+
+def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001
+    """The ask of a job's columns, in the order of `_ASK`."""
+    required, preferred, prefer, stores, only, avoid, avoid_nodes = rest
+    return Ask(
+        options=tuple(_option(option, exclusive) for option in options),
+        time_limit_ms=limit_ms,
+        required_tier=required,
+        preferred_tier=preferred,
+        prefer=prefer,
+        stores=tuple(stores),
+        only_clusters=tuple(only),
+        avoid_clusters=tuple(avoid),
+        avoid_nodes=tuple(sorted(avoid_nodes)),
+    )
+
+
+def _option(stored: dict[str, Any], exclusive: bool) -> Option:  # noqa: FBT001
+    per_node = NodeShape(
+        stored["gpus_per_node"], stored["cpus_per_node"], stored["memory_mib_per_node"]
+    )
+    return Option(stored["flavor"], GangShape(stored["nodes"], per_node, exclusive))
+
+
+def _uses(attempts: list[tuple[Any, ...]]) -> Iterator[Use]:
+    """GPUs of open attempts, summed by tenant, flavor, cluster and class."""
+    gpus: Counter[tuple[Any, ...]] = Counter()
+    for tenant, flavor, service_class, cluster, nodes, _, gpus_per_node, *_ in attempts:
+        gpus[tenant, flavor, cluster, service_class] += len(nodes) * gpus_per_node
+    for (tenant, flavor, cluster, service_class), total in sorted(gpus.items()):
+        yield Use(tenant, flavor, cluster, service_class, total)
+
+
+def waiting_job(job: Job) -> WaitingJob:
+    """One job (saved or not) as the core sees it."""
+    return WaitingJob(
+        id=job.id or 0,
+        version=job.version,
+        tenant=job.tenant_id,
+        user=job.user_id,
+        wanted_class=job.wanted_class,
+        priority=job.priority,
+        queued_ms=to_ms(job.queued_at),
+        attempts_made=job.attempts_made,
+        ask=read_ask(*(getattr(job, name) for name in _ASK)),
+        not_before_ms=None if job.not_before is None else to_ms(job.not_before),
+    )

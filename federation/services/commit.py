@@ -1,0 +1,348 @@
+"""Makes a plan true: attempts, orders and events for what it binds, reasons for what waits.
+
+A binding stands or falls by itself: it is written when its job, cluster, tenants and quotas are
+still as the plan saw them, else it is stale and the next cycle decides anew.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Exists, F, OuterRef
+
+from clusters.core.gang import Gang
+from clusters.models import Cluster, ClusterAccount, Command
+from federation.core.lifecycle import JobState
+from federation.core.plan import Binding, Plan
+from federation.core.spec import JobSpec
+from federation.models import ArbiterTerm, Attempt, Decision, Job
+from federation.services.reasons import write_reasons
+from kit.ids import fence, new_id
+from quotas.models import Quota
+from tenancy.models import Tenant
+from tenancy.services.records import Change, write_events
+
+_OPEN = Attempt.objects.filter(job=OuterRef("pk")).exclude(state=Attempt.State.ENDED)
+
+
+class TermLostError(RuntimeError):
+    """Another arbiter leads now: this one's plans must not be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What came of a plan: bindings written and stale, reasons written, clusters with orders."""
+
+    bound: int
+    stale: int
+    told: int
+    clusters: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """The rows that bindings depend on, locked, as they are at commit."""
+
+    jobs: Mapping[int, Mapping[str, Any]]
+    clusters: Mapping[UUID, Mapping[str, Any]]
+    tenants: Mapping[UUID, tuple[bool, int]]
+    quotas: Mapping[tuple[UUID, str, UUID | None], int]
+    accounts: Mapping[tuple[UUID, UUID], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A binding with its new attempt and what the backend is told."""
+
+    binding: Binding
+    job: Mapping[str, Any]
+    attempt: Attempt
+    gang: Gang
+
+
+@transaction.atomic
+def begin_term(*, now: datetime) -> int:
+    """Starts a leader's term: the new epoch, above every earlier one."""
+    ArbiterTerm.objects.get_or_create(id=1)
+    ArbiterTerm.objects.filter(id=1).update(epoch=F("epoch") + 1, cycled_at=now)
+    return ArbiterTerm.objects.get(id=1).epoch
+
+
+def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> Committed:
+    """Writes a plan, in two transactions: what it binds, then what it tells.
+
+    The number of statements does not depend on the number of jobs. `took_ms` is how long deciding
+    took, for the record.
+
+    Raises:
+        TermLostError: the epoch is no longer the current one; nothing more was written.
+    """
+    orders: list[_Order] = []
+    stale: list[dict[str, str | int]] = []
+    if plan.bindings:
+        with transaction.atomic():
+            _require_epoch(epoch)
+            facts = _lock_facts(plan)
+            orders, stale = _sort_out(plan, facts, now)
+            _write_orders(orders, now)
+            _write_decision(plan, orders, stale, epoch=epoch, now=now, took_ms=took_ms)
+    with transaction.atomic():
+        _require_epoch(epoch)
+        told = write_reasons(plan=plan)
+        _write_queue(plan, now)
+    clusters = tuple(sorted({order.binding.cluster for order in orders}))
+    return Committed(len(orders), len(stale), told, clusters)
+
+
+def _require_epoch(epoch: int) -> None:
+    current = (
+        ArbiterTerm.objects.select_for_update(no_key=True).values_list("epoch", flat=True).get(id=1)
+    )
+    if current != epoch:
+        raise TermLostError(f"Epoch {epoch} is over; the current one is {current}.")
+
+
+def _lock_facts(plan: Plan) -> _Facts:
+    """Locks and reads what the bindings depend on: clusters, tenants, quotas, then jobs."""
+    bindings = plan.bindings
+    cluster_ids = {binding.cluster for binding in bindings}
+    lineages = {tenant.id: tenant.lineage for tenant in plan.basis.tenants}
+    tenant_ids = {ancestor for binding in bindings for ancestor in lineages[binding.tenant]}
+    clusters = (
+        Cluster.objects.filter(id__in=cluster_ids)
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .values("id", "revision", "state", "options")
+    )
+    tenants = (
+        Tenant.objects.filter(id__in=tenant_ids)
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .values_list("id", "is_open", "revision")
+    )
+    quotas = (
+        Quota.objects.filter(tenant__in=tenant_ids)
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .values_list("tenant_id", "flavor_id", "cluster_id", "revision")
+    )
+    accounts = ClusterAccount.objects.filter(
+        cluster__in=cluster_ids, user__in={binding.user for binding in bindings}
+    ).values_list("cluster_id", "user_id", "account")
+    jobs = (
+        Job.objects.filter(id__in=[binding.job for binding in bindings])
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .annotate(has_open_attempt=Exists(_OPEN))
+        .values("id", "uuid", "version", "state", "cancel_asked_at", "name", "tenant_id", "spec",
+                "has_open_attempt")
+    )  # fmt: skip
+    return _Facts(
+        clusters={row["id"]: row for row in clusters},
+        tenants={key: (is_open, revision) for key, is_open, revision in tenants},
+        quotas={(tenant, flavor, place): rev for tenant, flavor, place, rev in quotas},
+        accounts={(cluster, user): account for cluster, user, account in accounts},
+        jobs={row["id"]: row for row in jobs},
+    )
+
+
+def _sort_out(
+    plan: Plan, facts: _Facts, now: datetime
+) -> tuple[list[_Order], list[dict[str, str | int]]]:
+    """The bindings that still hold, as orders, and the stale ones with what changed."""
+    changed = _changes(plan, facts)
+    orders: list[_Order] = []
+    stale: list[dict[str, str | int]] = []
+    for binding in plan.bindings:
+        what = changed(binding)
+        if what:
+            stale.append({"job": binding.job, "changed": what})
+        else:
+            orders.append(_order(binding, facts, now))
+    return orders, stale
+
+
+def _changes(plan: Plan, facts: _Facts) -> Callable[[Binding], str]:
+    """A function that names what changed under a binding since the snapshot, "" = nothing."""
+    basis = plan.basis
+    clusters = {cluster.id: cluster.revision for cluster in basis.clusters}
+    tenants = {tenant.id: tenant for tenant in basis.tenants}
+    quotas = {(row.tenant, row.flavor, row.cluster): row.revision for row in basis.quotas}
+
+    def changed(binding: Binding) -> str:
+        lineage = tenants[binding.tenant].lineage
+        job, cluster = facts.jobs.get(binding.job), facts.clusters.get(binding.cluster)
+        if job is None or not _is_as_seen(job, binding):
+            return "job"
+        if (
+            cluster is None
+            or cluster["revision"] != clusters[binding.cluster]
+            or cluster["state"] != Cluster.State.ACTIVE
+        ):
+            return "cluster"
+        if (binding.cluster, binding.user) not in facts.accounts:
+            return "account"
+        if any(facts.tenants.get(t) != (True, tenants[t].revision) for t in lineage):
+            return "tenant"
+        rows = [(t, binding.flavor, place) for t in lineage for place in (binding.cluster, None)]
+        if any(facts.quotas.get(row) != quotas.get(row) for row in rows):
+            return "quota"
+        return ""
+
+    return changed
+
+
+def _is_as_seen(job: Mapping[str, Any], binding: Binding) -> bool:
+    return (
+        job["version"] == binding.version
+        and job["state"] == JobState.QUEUED
+        and job["cancel_asked_at"] is None
+        and not job["has_open_attempt"]
+    )
+
+
+def _order(binding: Binding, facts: _Facts, now: datetime) -> _Order:
+    job, shape = facts.jobs[binding.job], binding.shape
+    account = facts.accounts[binding.cluster, binding.user]
+    attempt = Attempt(
+        id=new_id(),
+        job_id=binding.job,
+        number=binding.number,
+        fence=fence(job["uuid"], binding.number),
+        cluster_id=binding.cluster,
+        flavor_id=binding.flavor,
+        service_class=binding.service_class,
+        nodes=list(binding.nodes),
+        gpus_per_node=shape.per_node.gpus,
+        cpus_per_node=shape.per_node.cpus,
+        memory_mib_per_node=shape.per_node.memory_mib,
+        exclusive=shape.exclusive,
+        tier=binding.tier,
+        account=account,
+        bound_at=now,
+    )
+    options = facts.clusters[binding.cluster]["options"]
+    return _Order(binding, job, attempt, gang_of(binding, job, attempt, options))
+
+
+def gang_of(
+    binding: Binding, job: Mapping[str, Any], attempt: Attempt, options: Mapping[str, str]
+) -> Gang:
+    """What the backend is told. `options` are the cluster's: `charge`, `qos.<class>`."""
+    spec = JobSpec.from_json(job["spec"])
+    checkpoint = spec.checkpoint
+    return Gang(
+        fence=attempt.fence,
+        title=job["name"],
+        account=attempt.account,
+        charge=options.get("charge", ""),
+        queue=binding.queue,
+        service_class=options.get(f"qos.{binding.service_class}", ""),
+        shape=binding.shape,
+        device=binding.device,
+        nodes=binding.nodes,
+        time_limit_s=-(-spec.time_limit_ms // 1000),
+        script=spec.run.script,
+        workdir=spec.run.workdir,
+        output=spec.run.output,
+        error=spec.run.error,
+        environment={
+            **spec.environment_on(binding.flavor),
+            "MUSTER_JOB_ID": str(job["uuid"]),
+            "MUSTER_ATTEMPT": str(binding.number),
+            "MUSTER_CLUSTER": binding.cluster_name,
+            "MUSTER_FLAVOR": binding.flavor,
+            "MUSTER_CLASS": binding.service_class,
+            "MUSTER_TIER": binding.tier,
+            "MUSTER_NODES": ",".join(binding.nodes),
+            "MUSTER_GPUS_PER_NODE": str(binding.shape.per_node.gpus),
+        },
+        signal=checkpoint.signal if checkpoint else "",
+        grace_s=-(-checkpoint.grace_ms // 1000) if checkpoint else 0,
+        labels=dict(spec.labels),
+    )
+
+
+def _write_orders(orders: Sequence[_Order], now: datetime) -> None:
+    if not orders:
+        return
+    Attempt.objects.bulk_create([order.attempt for order in orders])
+    Command.objects.bulk_create(
+        [
+            Command(
+                key=f"submit:{order.attempt.id}",
+                cluster_id=order.binding.cluster,
+                kind=Command.Kind.SUBMIT,
+                fence=order.attempt.fence,
+                payload=order.gang.to_json(),
+                created_at=now,
+                not_before=now,
+            )
+            for order in orders
+        ]
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE federation_job SET state = %s, class_now = bound.class, version = version + 1,"
+            " attempts_made = bound.number, reasons = '[]'"
+            " FROM unnest(%s::bigint[], %s::text[], %s::int[]) AS bound(id, class, number)"
+            " WHERE federation_job.id = bound.id",
+            [
+                JobState.DISPATCHING.value,
+                [order.binding.job for order in orders],
+                [order.binding.service_class for order in orders],
+                [order.binding.number for order in orders],
+            ],
+        )
+    write_events(changes=map(_bound_event, orders), now=now)
+
+
+def _bound_event(order: _Order) -> Change:
+    binding = order.binding
+    return Change(
+        kind="job.dispatching",
+        subject=str(order.job["uuid"]),
+        tenant_id=order.job["tenant_id"],
+        cause="bound",
+        data={**_summary(order), "nodes": list(binding.nodes), "fence": order.attempt.fence},
+    )
+
+
+def _summary(order: _Order) -> dict[str, object]:
+    binding = order.binding
+    return {
+        "cluster": binding.cluster_name,
+        "flavor": binding.flavor,
+        "class": binding.service_class,
+        "attempt": binding.number,
+        "gpus": binding.shape.gpus,
+        "tier": binding.tier,
+    }
+
+
+def _write_decision(
+    plan: Plan,
+    orders: Sequence[_Order],
+    stale: Sequence[Mapping[str, str | int]],
+    *,
+    epoch: int,
+    now: datetime,
+    took_ms: int,
+) -> None:
+    Decision.objects.create(
+        at=now,
+        epoch=epoch,
+        waiting=len(plan.basis.jobs),
+        bound=[{"job": str(order.job["uuid"]), **_summary(order)} for order in orders],
+        stale=list(stale),
+        took_ms=took_ms,
+    )
+
+
+def _write_queue(plan: Plan, now: datetime) -> None:
+    queue = list(plan.queue)
+    ArbiterTerm.objects.filter(id=1).update(cycled_at=now)
+    ArbiterTerm.objects.filter(id=1).exclude(queue=queue).update(queue=queue, ranked_at=now)
