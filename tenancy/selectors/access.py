@@ -76,3 +76,9 @@ def tenants_by_path(user: User, paths: set[str], at_least: str) -> dict[str, Ten
 def subtree(tenant: Tenant) -> Q:
     """The condition on Tenant rows: `tenant` and everything below it."""
     return Q(lineage__contains=[tenant.id])
+
+
+def tenant_roles(user: User) -> list[tuple[str, str]]:
+    """The user's own roles as (tenant's path, role), in order of the paths; not yet inherited."""
+    held = Membership.objects.filter(user=user).order_by("tenant__path")
+    return list(held.values_list("tenant__path", "role"))

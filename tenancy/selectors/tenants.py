@@ -1,0 +1,42 @@
+"""Reads of the tree and its members."""
+
+from collections.abc import Sequence
+
+from django.db.models import Q
+
+from kit.errors import NotFoundError
+from tenancy.models import Membership, Tenant, User
+from tenancy.selectors.access import visible_tenants
+
+
+def visible_tenant(user: User, path: str) -> Tenant:
+    """One tenant by its path.
+
+    Raises:
+        NotFoundError: there is none, or the user may not see it.
+    """
+    tenant = None if "\0" in path else visible_tenants(user).filter(path=path).first()
+    if tenant is None:
+        raise NotFoundError("There is no such tenant, or you may not see it.")
+    return tenant
+
+
+def tenant_page(user: User, *, under: Sequence[str], after: str | None, limit: int) -> list[Tenant]:
+    """At most `limit` + 1 tenants that the user may see, in order of their paths."""
+    rows = visible_tenants(user)
+    if under:
+        below = Q()
+        for path in under:
+            below |= Q(path=path) | Q(path__startswith=f"{path}/")
+        rows = rows.filter(below)
+    if after is not None:
+        rows = rows.filter(path__gt=after)
+    return list(rows.order_by("path")[: limit + 1])
+
+
+def members_page(tenant: Tenant, *, after: int | None, limit: int) -> list[Membership]:
+    """At most `limit` + 1 roles held in the tenant or above it, in the order they were given."""
+    rows = Membership.objects.filter(tenant__in=tenant.lineage).select_related("user", "tenant")
+    if after is not None:
+        rows = rows.filter(id__gt=after)
+    return list(rows.order_by("id")[: limit + 1])
