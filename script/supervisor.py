@@ -22,6 +22,7 @@ from typing import Self
 from script.console import Console, SetupError
 
 LOG_BYTES = 5_000_000
+LONGEST_LINE_BYTES = 1_000_000
 TAIL_LINES = 15
 STABLE_AFTER_S = 60.0
 LONGEST_BACKOFF_S = 30.0
@@ -117,28 +118,32 @@ class Child:
         if program.prepare is not None:
             await asyncio.to_thread(program.prepare)
         self.began_s = time.monotonic()
-        output = None if inherit else asyncio.subprocess.PIPE
+        output = None if inherit else await self._open_output()
         try:
             self.process = await asyncio.create_subprocess_exec(
                 *bound_to_parent(program.argv, program.stop_signal),
-                stdin=asyncio.subprocess.DEVNULL, stdout=output,
-                stderr=None if inherit else asyncio.subprocess.STDOUT,
-                env=dict(program.env), cwd=program.cwd, start_new_session=True, limit=2**20,
+                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+                env=dict(program.env), cwd=program.cwd, start_new_session=True,
                 user=program.uid, group=program.gid,
                 extra_groups=None if program.uid is None else [],
             )  # fmt: skip
         except OSError as error:
             raise SetupError(f"{program.name} cannot be started: {error}") from error
+        finally:
+            if output is not None:
+                os.close(output)
         self._pid_file.write_text(str(self.process.pid))
-        if not inherit:
-            self._reader = asyncio.create_task(self._copy_output(self.process))
 
     async def wait(self) -> int:
-        """Wait for the process to end and its output to be written; return the exit code."""
+        """Wait for the process to end and its output to be written; return the exit code.
+
+        What it leaves in its group is killed: it may hold the port that the next one needs.
+        """
         assert self.process is not None
         code = await self.process.wait()
+        self.kill()
         if self._reader is not None:
-            # A grandchild may hold the pipe open: what it says later is not worth waiting for.
+            # A daemon may have kept the output open: what it says is not worth waiting for.
             await asyncio.wait([self._reader], timeout=1.0)
             self._reader.cancel()
         self._pid_file.unlink(missing_ok=True)
@@ -174,7 +179,8 @@ class Child:
                 process.send_signal(self.program.stop_signal)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), self.program.stop_within_s)
-        self.kill()
+        if process.returncode is None:
+            self.kill()
         await self.wait()
         self._log.close()
 
@@ -184,20 +190,36 @@ class Child:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
-    async def _copy_output(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        while True:
-            try:
-                line = await process.stdout.readline()
-            except ValueError:  # longer than the limit: drop that line, keep reading
-                continue
-            if not line:
-                return
-            self._log.write(line)
-            text = line.decode(errors="replace").rstrip()
-            self.tail.append(text)
-            if self._echo is not None:
-                self._echo(f"{self.program.name:<18} | {text}")
+    async def _open_output(self) -> int:
+        """Return the writing end of a pipe whose other end is copied to the log.
+
+        Our own pipe, because with asyncio's the end of a process is not seen until its
+        grandchildren, too, have closed it.
+        """
+        source, output = os.pipe()
+        lines = asyncio.StreamReader(limit=LONGEST_LINE_BYTES)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(source, "rb", buffering=0)
+        )
+        self._reader = asyncio.create_task(self._copy_output(lines, transport))
+        return output
+
+    async def _copy_output(
+        self, lines: asyncio.StreamReader, transport: asyncio.ReadTransport
+    ) -> None:
+        with contextlib.closing(transport):
+            while True:
+                try:
+                    line = await lines.readline()
+                except ValueError:  # too long: drop that line, keep reading
+                    continue
+                if not line:
+                    return
+                self._log.write(line)
+                text = line.decode(errors="replace").rstrip()
+                self.tail.append(text)
+                if self._echo is not None:
+                    self._echo(f"{self.program.name:<18} | {text}")
 
     def _last_words(self, what: str) -> str:
         words = "\n".join(f"  {line}" for line in self.tail) or "  (nothing)"

@@ -106,6 +106,25 @@ async def test_what_dies_is_started_again_and_the_console_says_so(
     )
 
 
+async def test_a_death_is_seen_though_a_grandchild_lives_and_the_grandchild_is_ended(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    code = textwrap.dedent("""
+        import subprocess, sys, time
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        with open("children", "a") as file:
+            file.write(f"{child.pid}\\n")
+        time.sleep(60)
+    """)
+    children = tmp_path / "children"
+    async with supervisor:
+        await supervisor.start(program(tmp_path, "web", code, ready=children.exists))
+        os.kill(int((tmp_path / "web.pid").read_text()), signal.SIGKILL)
+        await until(lambda: children.read_text().count("\n") == 2)
+        first = int(children.read_text().split()[0])
+        await until(lambda: not alive(first))
+
+
 async def test_a_program_that_ends_before_it_is_ready_fails_with_its_last_words(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
