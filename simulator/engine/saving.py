@@ -1,0 +1,124 @@
+"""A world as plain JSON and back, so that a cluster survives a restart of the simulator."""
+
+import dataclasses
+from typing import Any
+
+from simulator.config import Cluster
+from simulator.engine.demand import demand_of
+from simulator.engine.model import Job, Node, Request, Run, Share, State, World
+from simulator.engine.program import Program
+from simulator.engine.topology import build_nodes
+
+VERSION = 1
+_PLAIN = [
+    "now_ms",
+    "started_ms",
+    "next_job_id",
+    "sequence",
+    "pass_due_ms",
+    "last_pass_ms",
+    "paused",
+    "jobs_changed_ms",
+    "nodes_changed_ms",
+    "foreign_drawn",
+]
+_NODE = [
+    "cpus_used",
+    "memory_used_mb",
+    "exclusive_by",
+    "down",
+    "drain",
+    "reason",
+    "reason_ms",
+    "last_busy_ms",
+    "revision",
+    "owners",
+]
+
+
+def save_world(world: World) -> dict[str, Any]:
+    """Everything but the configuration, in JSON's types."""
+    position = {id(run): index for index, run in enumerate(world.records)}
+    return {
+        "v": VERSION,
+        "cluster": world.config.name,
+        "world": {name: getattr(world, name) for name in _PLAIN},
+        "heap": world.heap,
+        "requests": {str(i): dataclasses.asdict(r) for i, r in world.requests.items()},
+        "records": [dataclasses.asdict(run) for run in world.records],
+        "jobs": [_save_job(job, position[id(job.run)]) for job in world.jobs.values()],
+        "nodes": {
+            node.name: {"jobs": sorted(node.jobs), **{name: getattr(node, name) for name in _NODE}}
+            for node in world.nodes.values()
+        },
+    }
+
+
+def _save_job(job: Job, run: int) -> dict[str, Any]:
+    left_out = {"request", "demand", "run", "program", "shares"}
+    fields = [f.name for f in dataclasses.fields(Job) if f.name not in left_out]
+    return {
+        **{name: getattr(job, name) for name in fields},
+        "run": run,
+        "program": dataclasses.asdict(job.program),
+        "shares": {name: dataclasses.asdict(share) for name, share in job.shares.items()},
+    }
+
+
+def restore_world(data: dict[str, Any], config: Cluster) -> World:
+    """The world saved; ValueError if the configuration has other nodes than it had."""
+    nodes = build_nodes(config)
+    if data["v"] != VERSION or set(data["nodes"]) != set(nodes):
+        raise ValueError("it belongs to another version or another cluster")
+    for name, saved in data["nodes"].items():
+        _restore_node(nodes[name], saved)
+    world = World(config=config, nodes=nodes, **data["world"])
+    world.foreign = config.foreign
+    world.heap = [(due, number, kind, job) for due, number, kind, job in data["heap"]]
+    world.requests = {int(i): _request(r) for i, r in data["requests"].items()}
+    world.records = [_run(run) for run in data["records"]]
+    for saved in data["jobs"]:
+        _restore_job(world, saved)
+    return world
+
+
+def _restore_node(node: Node, saved: dict[str, Any]) -> None:
+    if len(saved["owners"]) != len(node.owners):
+        raise ValueError("nodes have another number of GPUs")
+    for name in _NODE:
+        setattr(node, name, saved[name])
+    node.jobs = set(saved["jobs"])
+
+
+def _request(saved: dict[str, Any]) -> Request:
+    lists = {name: tuple(saved[name]) for name in ("required_nodes", "excluded_nodes")}
+    return Request(**{**saved, **lists})
+
+
+def _shares(saved: dict[str, Any]) -> dict[str, Share]:
+    return {name: Share(tuple(s["gpus"]), s["cpus"], s["memory_mb"]) for name, s in saved.items()}
+
+
+def _run(saved: dict[str, Any]) -> Run:
+    return Run(**{**saved, "state": State(saved["state"]), "shares": _shares(saved["shares"])})
+
+
+def _restore_job(world: World, saved: dict[str, Any]) -> None:
+    request = world.requests[saved["id"]]
+    program = saved["program"]
+    job = Job(
+        **{
+            **saved,
+            "request": request,
+            "demand": demand_of(request, world.config),
+            "program": Program(**{**program, "traps": tuple(program["traps"])}),
+            "run": world.records[saved["run"]],
+            "state": State(saved["state"]),
+            "shares": _shares(saved["shares"]),
+            "signals": [(number, when) for number, when in saved["signals"]],
+        }
+    )
+    world.jobs[job.id] = job
+    world.by_name.setdefault((request.user, request.name), set()).add(job.id)
+    if job.waiting:
+        world.waiting.add(job.id)
