@@ -173,12 +173,14 @@ def _write(facts: Sequence[RunFact], now: datetime) -> None:
             "id", "clock_skew_ms"
         )
     )
-    # Two workers may tell the same new run at once: the row of the first one stands.
+    # Two workers may tell the same new runs at once: the first one's rows stand. In one order, so
+    # that neither waits for the other.
+    intervals = [
+        _first_interval(fact, after[_start(fact).id], skews[fact.cluster_id], now)
+        for fact in starting
+    ]
     UsageInterval.objects.bulk_create(
-        [
-            _first_interval(fact, after[_start(fact).id], skews[fact.cluster_id], now)
-            for fact in starting
-        ],
+        sorted(intervals, key=lambda interval: interval.id),
         ignore_conflicts=True,
     )
 
