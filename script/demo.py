@@ -36,7 +36,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         description="Set up and run Muster with simulated clusters. DATABASE_URL and REDIS_URL, "
         "when set, name servers to use instead of the embedded ones.",
     )
-    parser.add_argument("--port", type=int, default=8000, help="port of the front (default 8000)")
+    parser.add_argument("--port", type=_port, default=8000, help="port of the front (default 8000)")
     parser.add_argument(
         "--state", type=Path, default=bootstrap.ROOT / ".muster", help="directory of the state"
     )
@@ -46,6 +46,13 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--verbose", action="store_true", help="show every process's output")
     return parser.parse_args(argv)
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 65536:
+        raise argparse.ArgumentTypeError("a port is between 1 and 65535")
+    return port
 
 
 def main(argv: list[str]) -> int:
@@ -103,10 +110,7 @@ class Demo:
         await self._step("migrate", "migrate", "--no-input")
         await self._step("seed", "seed_demo", "--state", str(self._state.path))
         self._console.say("starting the simulated clusters")
-        simulator = self._state.path / "simulator.json"
-        await self._supervisor.start(
-            self._program("simulator", ("python", "-m", "simulator", "--config", str(simulator)))
-        )
+        await self._supervisor.start(self._simulator())
         self._console.say("starting web, stream, arbiter, workers, beat")
         await self._supervisor.start(*self._muster_programs())
         self._console.say("everything runs")
@@ -151,6 +155,15 @@ class Demo:
         url = f"{self._base}{login['url_path']}"
         self._console.plain(
             FIRST_WORDS.format(**login, url=url, base=self._base, state=self._state.path)
+        )
+
+    def _simulator(self) -> Program:
+        path = self._state.path / "simulator.json"
+        clusters = json.loads(path.read_text())["clusters"]
+        return self._program(
+            "simulator",
+            ("python", "-m", "simulator", "--config", str(path)),
+            ready=processes.listens([cluster["port"] for cluster in clusters]),
         )
 
     def _muster_programs(self) -> list[Program]:

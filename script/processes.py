@@ -1,7 +1,8 @@
 """The command line of every process, in one place: the demo runs them, docker-compose.yml repeats
 them, and a test compares the two."""
 
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -51,6 +52,20 @@ def commands(layout: Layout) -> dict[str, tuple[str, ...]]:
 def web_upstream(layout: Layout, *, web_host: str | None = None) -> str:
     """Return MUSTER_WEB_UPSTREAM for the stream process; `web_host` is web's name from there."""
     return f"http://{web_host or layout.web_host}:{layout.web_port}"
+
+
+def listens(ports: Sequence[int]) -> Callable[[], bool]:
+    """Return a readiness check: something listens on each of these ports of 127.0.0.1."""
+
+    def check() -> bool:
+        try:
+            for port in ports:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    return check
 
 
 def answers(port: int, path: str, *, statuses: tuple[int, ...] = (200,)) -> Callable[[], bool]:

@@ -42,11 +42,13 @@ def test_a_taken_port_is_named_with_a_way_out(tmp_path: Path) -> None:
 def test_a_python_without_venv_is_told_what_to_install(tmp_path: Path) -> None:
     root = copy_of_the_scripts(tmp_path)
     # As on a Debian without python3-venv: the interpreter is there, ensurepip is not.
-    hide = "import sys; sys.modules['ensurepip'] = None; sys.argv = ['script/demo', '--port', '0'];"
-    done = run(
-        sys.executable, "-c", f"{hide} import runpy; runpy.run_path('{root}/script/demo', "
-        "run_name='__main__')",
-    )  # fmt: skip
+    code = (
+        "import runpy, sys\n"
+        "sys.modules['ensurepip'] = None\n"
+        f"sys.argv = ['script/demo', '--port', '{bootstrap.free_ports(1)[0]}']\n"
+        f"runpy.run_path('{root}/script/demo', run_name='__main__')"
+    )
+    done = run(sys.executable, "-c", code)
     assert done.returncode == 1
     assert "its ensurepip module is missing" in done.stderr
     assert "apt install python3-venv" in done.stderr
@@ -116,6 +118,12 @@ def test_secrets_are_made_once_and_closed_to_others(tmp_path: Path) -> None:
     assert (tmp_path / "state" / "secrets.json").stat().st_mode & 0o077 == 0
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
     assert len(set(secrets.values())) == 4
+
+
+def test_a_port_that_cannot_be_is_refused() -> None:
+    done = run(sys.executable, "script/demo", "--port", "70000")
+    assert done.returncode == 2
+    assert "a port is between 1 and 65535" in done.stderr
 
 
 @pytest.mark.parametrize(
