@@ -228,7 +228,7 @@ class Stream:
             why = "your access has ended"
         except FeedDownError:
             why = "the event table cannot be read now; resume in a moment"
-        with suppress(TimeoutError):
+        with suppress(TimeoutError):  # a full socket takes no last words either
             async with asyncio.timeout(self._pace.stall_s):
                 await _send_body(send, f": {why}\n\n".encode(), more=False)
 

@@ -54,7 +54,7 @@ def _await_answer(child: "subprocess.Popen[bytes]", url: str) -> None:
     while time.monotonic() < deadline:
         assert child.poll() is None, "a server ended before it was ready"
         try:
-            if httpx.get(url, timeout=5).status_code < 500:
+            if httpx.get(url, timeout=5).status_code != httpx.codes.SERVICE_UNAVAILABLE:
                 return
         except httpx.TransportError:
             pass
@@ -73,10 +73,11 @@ def web() -> Iterator[str]:
 
 
 @contextmanager
-def stream(upstream: str = "", app: str = "tests.pages.stream_app:application") -> Iterator[str]:
+def stream(upstream: str = "", ready: str = "") -> Iterator[str]:
     """The stream process under uvicorn, in front of `upstream` if given."""
     with listening() as server:
-        argv = ["uvicorn", app, "--fd", str(server.fileno()), "--no-access-log"]
-        ready = "/login" if upstream else "/readyz"
-        with running(argv, server, ready, MUSTER_WEB_UPSTREAM=upstream) as url:
+        argv = ["uvicorn", "tests.pages.stream_app:application", "--fd", str(server.fileno()),
+                "--no-access-log"]  # fmt: skip
+        path = ready or ("/login" if upstream else "/readyz")
+        with running(argv, server, path, MUSTER_WEB_UPSTREAM=upstream) as url:
             yield url
