@@ -41,6 +41,10 @@ CONFIGURED = ("title", "backend", "endpoint", "account", "options", "stores")
 class ClusterForm(ServiceForm):
     """A cluster. The secret goes in as a file or as base64, and never comes out."""
 
+    endpoint = forms.CharField(
+        max_length=500,
+        help_text="Slurm: the address of slurmrestd, e.g. https://slurm.example:6820.",
+    )
     secret_file = forms.FileField(
         required=False,
         label="Key (file)",
@@ -56,8 +60,7 @@ class ClusterForm(ServiceForm):
 
     class Meta:
         help_texts: ClassVar = {
-            "endpoint": "Slurm: the address of slurmrestd, e.g. https://slurm.example:6820.",
-            "options": 'Strings by name, e.g. {"charge": "ml", "tier.block": "spine"}.',
+            "options": 'Strings by name, e.g. {"charge": "ml", "tier.leaf": "^rack[0-9]+$"}.',
             "stores": "Names of stores and datasets that its nodes see, comma-separated.",
         }
 

@@ -72,6 +72,10 @@ class ServiceForm(_ModelForm):
 
     refusal: ClassVar[MusterError | None] = None
 
+    def _get_validation_exclusions(self) -> set[str]:
+        """The model's own checks stand aside: the service has the rules, and says them better."""
+        return {field.name for field in self.instance._meta.get_fields()}
+
     def clean(self) -> dict[str, Any]:
         """Adds the service's refusal: to the field its pointer names, else to the whole form."""
         cleaned = super().clean() or self.cleaned_data

@@ -1,7 +1,10 @@
-"""What an admin may configure about a cluster: the rules, each with words that say the fix."""
+"""What an admin may configure about a cluster: the rules, each with words that say the fix.
+
+The options of a backend have a table of their own: `clusters.core.options`.
+"""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from kit.errors import FieldProblem
@@ -12,14 +15,6 @@ WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 STORE = re.compile(r"[a-z0-9][a-z0-9:._-]{0,62}")
 LARGEST_FACT = 1_000_000  # GB or teraflops of one GPU; more is a slip of the keyboard
 NOT_A_PERSON = frozenset({"root"})
-# What an admin may set for each backend; a name ending in "." knows everything below it.
-OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "slurm": (
-        *("charge", "environment.", "qos.", "tier.", "tiers", "topology_conf", "workdir", "mark"),
-        *("api_version", "timeout_s", "connect_timeout_s", "token_life_s"),
-        *("accounting", "accounting_days", "accounting_comments"),
-    ),
-}
 
 
 def name_problems(pointer: str, name: object) -> Iterator[FieldProblem]:
@@ -64,26 +59,6 @@ def endpoint_problems(pointer: str, endpoint: object) -> Iterator[FieldProblem]:
     text = str(endpoint)
     if not is_fine or len(text) > 500 or not text.isprintable() or " " in text:
         yield FieldProblem(pointer, "invalid_endpoint", fix)
-
-
-def option_problems(pointer: str, options: object, known: Sequence[str]) -> Iterator[FieldProblem]:
-    """Settings for the backend: strings by known names; a name ending in `.` knows all below."""
-    if not isinstance(options, Mapping):
-        yield FieldProblem(pointer, "invalid_type", "Give an object of strings by name.")
-        return
-    for name, value in options.items():
-        here = f"{pointer}/{str(name).replace('~', '~0').replace('/', '~1')}"
-        if not any(_is_known(str(name), pattern) for pattern in known):
-            names = ", ".join(f"{item}*" if item.endswith(".") else item for item in known)
-            yield FieldProblem(here, "unknown_option", f"No such option. Known: {names}.")
-        elif not isinstance(value, str):
-            yield FieldProblem(here, "invalid_type", "The value of an option is a string.")
-
-
-def _is_known(name: str, pattern: str) -> bool:
-    if pattern.endswith("."):
-        return name.startswith(pattern) and len(name) > len(pattern)
-    return name == pattern
 
 
 def store_problems(pointer: str, stores: object) -> Iterator[FieldProblem]:

@@ -14,6 +14,7 @@ from django.db.models import F
 
 from clusters.backends import BACKENDS
 from clusters.core import configuration as rules
+from clusters.core.options import option_problems
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Flavor
 from clusters.selectors.connection import configuration_etag, configuration_of
 from kit.crypto import encrypt
@@ -42,8 +43,7 @@ def _configuration_problems(values: Mapping[str, Any]) -> Iterator[FieldProblem]
     yield from _backend_problems(values["backend"])
     yield from rules.endpoint_problems("/endpoint", values["endpoint"])
     yield from rules.word_problems("/account", values["account"], rules.ACCOUNT)
-    known = rules.OPTIONS.get(values["backend"], ())
-    yield from rules.option_problems("/options", values["options"], known)
+    yield from option_problems("/options", values["options"], values["backend"])
     yield from rules.store_problems("/stores", values["stores"])
 
 

@@ -44,8 +44,10 @@ def report_document(report: ProbeReport, now: datetime) -> dict[str, object]:
 
 
 def probe_cluster(*, actor: User | None, cluster: Cluster, now: datetime) -> dict[str, object]:
-    """Asks the cluster, then stores the report and the capability flags. No transaction is open
-    while it is asked. Returns the stored report.
+    """Asks the cluster, then stores the report and the capability flags; returns the report.
+
+    No transaction is open while the cluster is asked. A cluster that does not answer keeps the
+    flags and the clock it had: silence changes nothing.
 
     Raises:
         ProbeFailedError: the cluster did not answer, or refused.
@@ -53,8 +55,14 @@ def probe_cluster(*, actor: User | None, cluster: Cluster, now: datetime) -> dic
     try:
         report = connect(cluster.backend, connection_of(cluster)).probe(to_ms(now))
     except BackendError as error:
-        raise ProbeFailedError(f"{cluster.name}: {error.words}") from error
+        raise ProbeFailedError(f"{cluster.name} does not answer: {error.words}") from error
     document = report_document(report, now)
+    silent = next((f for f in report.findings if f.capability == "reachable" and not f.is_on), None)
+    if silent:
+        Cluster.objects.filter(pk=cluster.pk).update(probe=document)
+        raise ProbeFailedError(
+            f"{cluster.name} does not answer: {silent.detail}. Fix: {silent.fix}."
+        )
     with transaction.atomic():
         Cluster.objects.filter(pk=cluster.pk).update(
             probe=document,

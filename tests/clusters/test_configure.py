@@ -1,6 +1,8 @@
 """Configuration of clusters: what is refused, what is written, and that a secret stays one."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.core import configuration as rules
+from clusters.core.options import OPTIONS, option_problems
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor
 from clusters.selectors.connection import configuration_etag, connection_of
 from clusters.services import configure
@@ -26,14 +29,14 @@ def pointers(error: pytest.ExceptionInfo[InvalidContentError]) -> list[str]:
 
 
 def test_a_new_cluster_keeps_its_secret_encrypted_and_unspoken() -> None:
-    cluster = make.cluster(options={"charge": "ml", "tier.block": "spine"}, stores=["lustre-a"])
+    cluster = make.cluster(options={"charge": "ml", "tier.leaf": "^rack[0-9]+$"}, stores=["lustre-a"])
     stored = bytes(Cluster.objects.get(name="aurora").secret)
     assert SECRET not in stored
     assert decrypt(stored, settings.ENVIRONMENT.encryption_keys) == SECRET
     entry = AuditEntry.objects.get(object_type="cluster")
     assert (entry.action, entry.object_id) == ("create", "aurora")
     assert entry.after is not None
-    assert entry.after["options"] == {"charge": "ml", "tier.block": "spine"}
+    assert entry.after["options"] == {"charge": "ml", "tier.leaf": "^rack[0-9]+$"}
     assert "secret" not in json.dumps(entry.after)
     connection = connection_of(cluster)
     assert connection.secret == SECRET
@@ -112,16 +115,32 @@ def test_an_accepted_name_is_legal_everywhere(name: str) -> None:
     ("options", "pointer"),
     [
         ({"qos.spot": "scavenger", "environment.PATH": "/usr/bin"}, None),
+        ({"tier.leaf": r"^rack\d+$", "tiers": "spine,leaf", "timeout_s": "20"}, None),
         ({"qos.": "low"}, "/options/qos."),
+        ({"qos": "low"}, "/options/qos"),
+        ({"tier.rack": "^r"}, "/options/tier.rack"),
+        ({"tier.leaf": "("}, "/options/tier.leaf"),
+        ({"tiers": "leaf,leaf"}, "/options/tiers"),
+        ({"timeout_s": "soon"}, "/options/timeout_s"),
+        ({"accounting": "maybe"}, "/options/accounting"),
+        ({"workdir": "home"}, "/options/workdir"),
         ({"colour": "red"}, "/options/colour"),
         ({"a/b~c": "x"}, "/options/a~1b~0c"),
         ({"charge": 7}, "/options/charge"),
         ([], "/options"),
     ],
 )
-def test_options_are_strings_by_known_names(options: object, pointer: str | None) -> None:
-    found = rules.option_problems("/options", options, rules.OPTIONS["slurm"])
+def test_options_are_strings_of_a_known_form(options: object, pointer: str | None) -> None:
+    found = option_problems("/options", options, "slurm")
     assert [problem.pointer for problem in found] == ([pointer] if pointer else [])
+
+
+def test_every_option_that_the_code_reads_can_be_set_and_the_other_way_round() -> None:
+    sources = [*Path("clusters/backends/slurm").glob("*.py"), Path("federation/services/commit.py")]
+    text = "\n".join(path.read_text() for path in sources)
+    read = set(re.findall(r"""options(?:\.get\(|\[)f?["']([a-z_]+\.?)""", text))
+    read |= set(re.findall(r"""removeprefix\(["']([a-z_]+\.)["']\)""", text))
+    assert read == set(OPTIONS["slurm"])
 
 
 def test_a_name_is_given_once() -> None:
