@@ -24,6 +24,11 @@ from clusters.core.backend import (
 _DIALECT_BY_ENDPOINT: dict[str, Dialect] = {}
 
 
+def forget_versions() -> None:
+    """Ask every server anew for its API versions."""
+    _DIALECT_BY_ENDPOINT.clear()
+
+
 def wall_clock_s() -> int:
     """Now in epoch seconds: a token's life is wall time, and nothing else here reads the clock."""
     return int(time.time())  # noqa: TID251 - see above

@@ -114,7 +114,8 @@ def _fixed(*, can_drain: bool) -> Iterator[Finding]:
     drain_fix = "" if can_drain else "use scontrol, or Slurm 23.02 and later"
     yield Finding("drain", can_drain, "nodes can be drained over REST from v0.0.39 on", drain_fix)
     yield Finding("signal", True, "reaches the steps, and on 22.05 the batch shell")
-    yield Finding("reclassify", False, "Slurm changes the QOS of pending jobs only")
+    words = "Slurm changes the QOS of pending jobs only (2073 once it runs)"
+    yield Finding("reclassify", False, words, "none: a job ends in the class it was bound in")
     yield Finding("logs", False, "REST shows no files", "mount the users' directories, read there")
     words = "unknown (REST does not show it): EnforcePartLimits=ALL refuses what could never start"
     yield Finding("part_limits", True, words)

@@ -1,0 +1,1 @@
+"""The contract on the simulator, a process of its own."""
