@@ -49,8 +49,8 @@ class IntervalCost:
 class JobCost:
     """What a job cost so far, interval by interval; all times on the clusters' clocks.
 
-    `worst_case_nano` is what it costs at most if what it asks for runs to its time limit; None when
-    it was not asked for or nothing it could run on has a price.
+    `worst_case_nano` is what it costs at most, so far and still to come, if it runs to its time
+    limit; None when it was not asked for, or nothing it could run on has a price.
     """
 
     currency: str

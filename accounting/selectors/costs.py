@@ -1,12 +1,13 @@
 """What jobs and tenants used and what it cost, live: the ledger plus what is not posted yet."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet, Sum
 
-from accounting.core.costs import IntervalCost, JobCost, UsageSum, unposted
+from accounting.core.costs import IntervalCost, JobCost, UsageSum, unposted, worst_case
 from accounting.core.metering import Usage
 from accounting.core.rating import PriceBook
 from accounting.models import UsageInterval, UsageRecord
@@ -32,10 +33,17 @@ def usage_of(interval: UsageInterval, until_ms: int) -> Usage:
     )
 
 
-def job_costs(*, job_ids: Collection[UUID], now: datetime) -> dict[UUID, JobCost]:
+def job_costs(
+    *,
+    job_ids: Collection[UUID],
+    now: datetime,
+    ahead: Mapping[UUID, Sequence[Usage]] | None = None,
+) -> dict[UUID, JobCost]:
     """The cost so far of each job (public ids), at `now` for what runs. Three queries.
 
-    A job that used nothing has an empty cost.
+    A job that used nothing has an empty cost. `ahead` says, for jobs whose worst case is wanted,
+    what each may still use: the rest of its time limit where it runs, or its whole time limit on
+    each thing it could start on; the dearest counts.
     """
     book = whole_book()
     rows = (
@@ -56,7 +64,13 @@ def job_costs(*, job_ids: Collection[UUID], now: datetime) -> dict[UUID, JobCost
         if part.is_open or part.until_ms > part.start_ms:
             parts[row.job_id].append(part)
     currency = book.currency or DEFAULT_CURRENCY
-    return {job_id: JobCost(currency, tuple(found)) for job_id, found in parts.items()}
+    costs = {job_id: JobCost(currency, tuple(found)) for job_id, found in parts.items()}
+    for job_id, usages in (ahead or {}).items():
+        to_come = worst_case(usages, book)
+        if to_come is not None:
+            worst_nano = costs[job_id].amount_nano + to_come
+            costs[job_id] = replace(costs[job_id], worst_case_nano=worst_nano)
+    return costs
 
 
 def _interval_cost(

@@ -229,16 +229,25 @@ def _known(attempt_ids: Collection[UUID], *, lock: bool) -> dict[UUID, list[Know
     if lock:
         rows = rows.select_for_update()
     found: dict[UUID, list[Known]] = {attempt_id: [] for attempt_id in attempt_ids}
-    for row in rows:
-        found[row.attempt_id].append(
-            Known(
-                id=row.id,
-                run_start_ms=row.run_start_ms,
-                started_ms=row.started_ms,
-                ended_ms=row.ended_ms,
-                metered_ms=row.metered_ms,
-                reported_end_ms=row.reported_end_ms,
-            )
+    for (
+        attempt_id,
+        key,
+        run_start_ms,
+        started_ms,
+        ended_ms,
+        metered_ms,
+        reported_end_ms,
+    ) in rows.values_list(
+        "attempt_id",
+        "id",
+        "run_start_ms",
+        "started_ms",
+        "ended_ms",
+        "metered_ms",
+        "reported_end_ms",
+    ):
+        found[attempt_id].append(
+            Known(key, run_start_ms, started_ms, ended_ms, metered_ms, reported_end_ms)
         )
     for pieces in found.values():
         pieces.sort(key=lambda piece: piece.started_ms)

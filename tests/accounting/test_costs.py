@@ -7,6 +7,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from accounting.core.costs import render_job_cost
+from accounting.core.metering import Usage
 from accounting.selectors.costs import job_costs, tenant_usage
 from accounting.services.posting import meter_and_post
 from accounting.services.usage import change_class, record_run, record_runs
@@ -148,3 +149,20 @@ def test_an_open_run_whose_cluster_clock_is_behind_is_never_negative(world: Worl
     record_run(fact=fact, now=NOW)
     cost = job_costs(job_ids=[fact.job_id], now=NOW)[fact.job_id]
     assert (cost.gpu_ms, cost.amount_nano) == (0, 0)
+
+
+def test_the_worst_case_is_so_far_and_the_dearest_still_to_come(world: World) -> None:
+    world.price(nano=2 * USD)
+    world.price(nano=3 * USD, cluster=world.beta)
+    fact = world.run()
+    record_run(fact=fact, now=NOW)
+    now_ms, lineage = to_ms(NOW), tuple(world.pretrain.lineage)
+    ahead = [
+        Usage("h100", "guaranteed", 8, now_ms, now_ms + HOUR_MS, cluster.id, lineage)
+        for cluster in (world.alpha, world.beta)
+    ]
+    costs = job_costs(job_ids=[fact.job_id], now=NOW, ahead={fact.job_id: ahead})
+    assert costs[fact.job_id].worst_case_nano == 32 * USD + 24 * USD
+    unpriced = [Usage("h100", "spot", 8, now_ms, now_ms + HOUR_MS, world.alpha.id, lineage)]
+    costs = job_costs(job_ids=[fact.job_id], now=NOW, ahead={fact.job_id: unpriced})
+    assert costs[fact.job_id].worst_case_nano is None

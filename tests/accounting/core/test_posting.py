@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -65,7 +66,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
 def test_a_change_of_any_field_shows(name: str) -> None:
     batches = chain([2, 3, 2])
     old = getattr(batches[1].postings[0], name)
-    new = UUID(int=99) if isinstance(old, UUID) else old + (1 if isinstance(old, int) else "x")
+    new: Any = UUID(int=99) if isinstance(old, UUID) else old + (1 if isinstance(old, int) else "x")
     changed = replace(batches[1].postings[0], **{name: new})
     batches[1] = replace(batches[1], postings=(changed, *batches[1].postings[1:]))
     fault = verify(batches)
