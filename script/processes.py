@@ -40,6 +40,7 @@ def commands(layout: Layout) -> dict[str, tuple[str, ...]]:
         "stream": (
             "uvicorn", "config.asgi:application", "--host", layout.host,
             "--port", str(layout.port), "--no-access-log",
+            "--timeout-graceful-shutdown", "3",  # an open event stream would never end by itself
         ),
         "arbiter": ("python", "manage.py", "arbiter"),
         "worker-dispatch": _worker("dispatch", 8),
