@@ -124,6 +124,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "kit.problem.exception_handler",
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,  # `?format=` is an unknown parameter like any other
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Muster",
@@ -132,6 +133,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "COMPONENT_SPLIT_REQUEST": True,
+    "OAS_VERSION": "3.1.0",
+    "POSTPROCESSING_HOOKS": ["config.openapi.add_components"],
 }
 
 CELERY_BROKER_URL = ENVIRONMENT.redis_url

@@ -1,8 +1,22 @@
 """Every address of the web process."""
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 
+from config import operations
+from config.openapi import Schema
+
+# What is below a tenant is matched before the tenant's own path, which may hold slashes.
+API: list[URLPattern | URLResolver] = [
+    path("schema", Schema.as_view(), name="schema"),
+    path("", include("federation.api.urls")),
+    path("", include("clusters.urls")),
+    path("", include("tenancy.api.urls")),
+]
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("api/v1/", include((API, "api"))),
+    path("healthz", operations.healthz, name="healthz"),
+    path("readyz", operations.readyz, name="readyz"),
+    path("metrics", operations.metrics, name="metrics"),
 ]

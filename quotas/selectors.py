@@ -2,6 +2,7 @@
 
 from quotas.core.cohort import QuotaRow
 from quotas.models import Quota
+from tenancy.models import Tenant
 
 
 def quota_rows() -> tuple[QuotaRow, ...]:
@@ -10,3 +11,9 @@ def quota_rows() -> tuple[QuotaRow, ...]:
         "tenant_id", "flavor_id", "cluster_id", "guaranteed", "borrowing_limit", "revision"
     )
     return tuple(QuotaRow(*row) for row in rows)
+
+
+def quotas_of(tenant: Tenant) -> list[Quota]:
+    """The tenant's own rows, flavors in order, clusters at hand."""
+    rows = Quota.objects.filter(tenant=tenant).select_related("cluster")
+    return list(rows.order_by("flavor_id", "cluster__name"))

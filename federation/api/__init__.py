@@ -1,0 +1,1 @@
+"""REST of jobs, the queue, and what tenants use and are owed."""

@@ -1,0 +1,159 @@
+"""REST: what a tenant is owed and what it used."""
+
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from accounting.core.costs import UsageSum
+from accounting.selectors.costs import tenant_usage
+from accounting.selectors.prices import book_currency
+from clusters.models import Cluster
+from kit.money import gpu_time, money
+from quotas.models import Quota
+from quotas.selectors import quotas_of
+from tenancy.api.endpoint import (
+    MONEY,
+    NUMBER,
+    TEXT,
+    Endpoint,
+    Query,
+    clock,
+    component,
+    document,
+    etag,
+    list_of,
+    operation,
+    or_null,
+    page_of,
+    user_of,
+    wrong_parameter,
+)
+from tenancy.models import Tenant
+from tenancy.permissions import CanRead
+from tenancy.selectors.access import subtree
+from tenancy.selectors.tenants import visible_tenant
+
+LONGEST_DAYS = 400
+DEFAULT_DAYS = 30
+DATE: dict[str, Any] = {"type": "string", "format": "date"}
+QUOTA = component(
+    "Quota",
+    document(
+        flavor=TEXT,
+        cluster=or_null(TEXT),
+        guaranteed=NUMBER,
+        borrowing_limit=or_null(NUMBER),
+        etag=TEXT,
+    ),
+)
+USAGE = component(
+    "Usage",
+    document(
+        tenant=TEXT,
+        **{"from": DATE, "to": DATE},
+        gpu_ms=NUMBER,
+        gpu_hours=TEXT,
+        amount=MONEY,
+        items=list_of(
+            document(
+                date=DATE,
+                tenant=TEXT,
+                **{"class": TEXT},
+                flavor=TEXT,
+                cluster=TEXT,
+                gpu_ms=NUMBER,
+                gpu_hours=TEXT,
+                amount=MONEY,
+            )
+        ),
+    ),
+)
+
+
+class Quotas(Endpoint):
+    """What a tenant is owed."""
+
+    @operation(CanRead, "Its quotas", gives=page_of(QUOTA), name="list_tenant_quotas")
+    def get(self, request: Request, path: str) -> Response:
+        """GPUs by flavor (and cluster, where one is named), all on one page."""
+        tenant = visible_tenant(user_of(request), path)
+        rows = quotas_of(tenant)
+        return Response({"items": [quota_document(row) for row in rows], "next": None})
+
+
+class Usage(Endpoint):
+    """What a tenant used."""
+
+    @operation(
+        CanRead,
+        "Its usage and what it cost",
+        gives=USAGE,
+        query=(
+            Query("from", "First UTC day; default: 30 days ago.", DATE),
+            Query("to", "The day after the last; default: tomorrow.", DATE),
+        ),
+        name="get_tenant_usage",
+    )
+    def get(self, request: Request, path: str) -> Response:
+        """By day, tenant, class, flavor and cluster, with all that is below the tenant."""
+        now = clock()
+        tenant = visible_tenant(user_of(request), path)
+        first, end = _days(request, now)
+        sums = tenant_usage(tenant_id=tenant.id, first_day=first, end_day=end, now=now)
+        paths = dict(Tenant.objects.filter(subtree(tenant)).values_list("id", "path"))
+        clusters = dict(Cluster.objects.values_list("id", "name"))
+        currency = book_currency()
+
+        def row(one: UsageSum) -> dict[str, Any]:
+            return {
+                "date": one.date.isoformat(),
+                "tenant": paths[one.tenant_id],
+                "class": one.service_class,
+                "flavor": one.flavor,
+                "cluster": clusters[one.cluster_id],
+                **gpu_time(one.gpu_ms),
+                "amount": money(one.amount_nano, currency),
+            }
+
+        return Response(
+            {
+                "tenant": tenant.path,
+                "from": first.isoformat(),
+                "to": end.isoformat(),
+                **gpu_time(sum(one.gpu_ms for one in sums)),
+                "amount": money(sum(one.amount_nano for one in sums), currency),
+                "items": [row(one) for one in sums],
+            }
+        )
+
+
+def quota_document(quota: Quota) -> dict[str, Any]:
+    """One row of quota."""
+    return {
+        "flavor": quota.flavor_id,
+        "cluster": quota.cluster.name if quota.cluster else None,
+        "guaranteed": quota.guaranteed,
+        "borrowing_limit": quota.borrowing_limit,
+        "etag": etag(quota.revision),
+    }
+
+
+def _days(request: Request, now: datetime) -> tuple[date, date]:
+    today = now.date()
+    first = _day(request, "from", today - timedelta(days=DEFAULT_DAYS))
+    end = _day(request, "to", today + timedelta(days=1))
+    if not 0 < (end - first).days <= LONGEST_DAYS:
+        raise wrong_parameter("to", f"to must be 1 to {LONGEST_DAYS} days after from.")
+    return first, end
+
+
+def _day(request: Request, name: str, default: date) -> date:
+    given = request.query_params.get(name)
+    if given is None:
+        return default
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise wrong_parameter(name, f"{name} is a day such as 2026-12-01.") from None

@@ -1,0 +1,21 @@
+"""Addresses of jobs, the queue, and what tenants use, under `/api/v1/`."""
+
+from django.urls import path
+
+from federation.api import jobs, queue, tenants
+
+urlpatterns = [
+    path("jobs", jobs.Jobs.as_view(), name="jobs"),
+    path("jobs/batch", jobs.Batch.as_view(), name="jobs_batch"),
+    path("jobs/<uuid:job_id>", jobs.OneJob.as_view(), name="job"),
+    path("jobs/<uuid:job_id>/cancel", jobs.Cancel.as_view(), name="cancel"),
+    path("jobs/<uuid:job_id>/hold", jobs.Hold.as_view(), name="hold"),
+    path("jobs/<uuid:job_id>/release", jobs.Release.as_view(), name="release"),
+    path("jobs/<uuid:job_id>/events", jobs.Events.as_view(), name="job_events"),
+    path("jobs/<uuid:job_id>/attempts", jobs.Attempts.as_view(), name="attempts"),
+    path("jobs/<uuid:job_id>/explanation", jobs.Explanation.as_view(), name="explanation"),
+    path("jobs/<uuid:job_id>/costs", jobs.Costs.as_view(), name="costs"),
+    path("queue", queue.Queue.as_view(), name="queue"),
+    path("tenants/<path:path>/quotas", tenants.Quotas.as_view(), name="tenant_quotas"),
+    path("tenants/<path:path>/usage", tenants.Usage.as_view(), name="tenant_usage"),
+]
