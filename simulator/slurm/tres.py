@@ -14,12 +14,13 @@ Counts = dict[str, int]
 
 
 def memory_text(megabytes: int) -> str:
-    """Slurm's way to write memory: the largest unit that divides it without remainder."""
-    number, units = megabytes, "MGTP"
-    position = 0
-    while number and number % 1024 == 0 and position < len(units) - 1:
-        number, position = number // 1024, position + 1
-    return f"{number}{units[position]}"
+    """Memory as Slurm writes it: larger units as long as no more than half a unit is cut off."""
+    number: float = megabytes
+    units = iter("MGTP")
+    unit = next(units)
+    while number >= 1024 and int(number) % 512 == 0:
+        number, unit = number / 1024, next(units)
+    return f"{int(number)}{unit}" if number == int(number) else f"{number:.2f}{unit}"
 
 
 def requested_cpus(request: Request) -> int:

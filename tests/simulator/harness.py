@@ -1,0 +1,124 @@
+"""A simulated cluster in the same process, with a clock that tests move by hand."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.types import ASGIApp
+
+from simulator.config import Cluster, Tier, User
+from simulator.runtime import Running
+from simulator.server import build_app
+from simulator.slurm.tokens import mint
+
+RECORDINGS = Path(__file__).parent / "recordings"
+SCRIPT = "#!/bin/bash\nsleep 600\n"
+
+
+def lab_cluster(directory: Path, **changes: Any) -> Cluster:
+    """The cluster the recordings were made on: 8 nodes of 8 H100, leaves of 4."""
+    key = directory / "alpha.key"
+    key.write_bytes(b"k" * 32)
+    settings: dict[str, Any] = {
+        "nodes": 8,
+        "tiers": [Tier("leaf", 4)],
+        "accounts": ["ml"],
+        "users": [User("www-data", 33, ["ml"]), User("games", 5, ["ml"])],
+        "clock": "manual",
+        "control": True,
+        "completing_ms": 1000,
+        "controller_timeout_ms": 20,
+        **changes,
+    }
+    return Cluster(name="alpha", jwt_key_file=str(key), **settings)
+
+
+class InProcess(httpx.BaseTransport):
+    """Calls an ASGI application directly, one event loop a request."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.inner = httpx.ASGITransport(app)
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        async def call() -> httpx.Response:
+            answer = await self.inner.handle_async_request(request)
+            body = await answer.aread()
+            return httpx.Response(answer.status_code, headers=answer.headers, content=body)
+
+        return asyncio.run(call())
+
+
+class Lab:
+    """A cluster, a client for it, and the calls that tests repeat."""
+
+    def __init__(self, config: Cluster) -> None:
+        self.running = Running(config)
+        app = build_app(self.running)
+        self.client = httpx.Client(transport=InProcess(app), base_url="http://lab")
+
+    @property
+    def now(self) -> int:
+        return self.running.now_ms() // 1000
+
+    def headers(self, user: str) -> dict[str, str]:
+        clock = self.now if self.running.config.clock == "manual" else int(time.time())
+        token = mint(self.running.key, user, now=clock)
+        return {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": token}
+
+    def call(
+        self, method: str, path: str, body: Any = None, user: str = "www-data"
+    ) -> httpx.Response:
+        content = None if body is None else json.dumps(body)
+        return self.client.request(method, path, content=content, headers=self.headers(user))
+
+    def submit(self, user: str = "www-data", script: str = SCRIPT, **job: Any) -> int:
+        number: int = self.try_submit(user, script, **job).json()["job_id"]
+        return number
+
+    def try_submit(
+        self, user: str = "www-data", script: str = SCRIPT, **job: Any
+    ) -> httpx.Response:
+        wanted = {
+            "name": "run",
+            "nodes": 1,
+            "tasks_per_node": 1,
+            "gres": "gpu:h100:8",
+            "time_limit": 60,
+            "environment": {"PATH": "/bin"},
+            **job,
+        }
+        wanted = {k: v for k, v in wanted.items() if v is not ...}
+        return self.call(
+            "POST", "/slurm/v0.0.38/job/submit", {"script": script, "job": wanted}, user
+        )
+
+    def job(self, number: int) -> dict[str, Any]:
+        row: dict[str, Any] = self.call("GET", f"/slurm/v0.0.38/job/{number}").json()["jobs"][0]
+        return row
+
+    def node(self, name: str) -> dict[str, Any]:
+        row: dict[str, Any] = self.call("GET", f"/slurm/v0.0.38/node/{name}").json()["nodes"][0]
+        return row
+
+    def runs(self, number: int) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.call("GET", f"/slurmdb/v0.0.38/job/{number}").json()[
+            "jobs"
+        ]
+        return rows
+
+    def control(self, deed: str, **data: Any) -> Any:
+        answer = self.client.post(f"/_control/{deed}", json=data)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def wait(self, seconds: float) -> None:
+        self.control("clock/advance", ms=round(seconds * 1000))
+
+
+def recording(name: str) -> dict[str, Any]:
+    """A request to slurmrestd 22.05.8 and its reply."""
+    data: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text())
+    return data
