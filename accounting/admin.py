@@ -1,47 +1,23 @@
 """Django admin: prices are set here, all else of accounting is looked at."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin, messages
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
-from django.utils import timezone
+from django.contrib import admin
+from django.http import HttpRequest
 
 from accounting.models import Batch, Price, Transfer, UsageInterval, UsageRecord
 from accounting.selectors.prices import DEFAULT_CURRENCY
 from accounting.services.prices import PriceScope, set_price
-from kit.errors import MusterError
+from kit.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from kit.money import decimal_string, to_nano
-from tenancy.models import User
 
-if TYPE_CHECKING:  # generic for mypy only
-    _ModelAdmin = admin.ModelAdmin[Any]
-    _PriceForm = forms.ModelForm[Price]
-else:
-    _ModelAdmin, _PriceForm = admin.ModelAdmin, forms.ModelForm
+SCOPE = ("flavor", "service_class", "cluster", "tenant", "effective_from", "amount")
 
 
-class ReadOnlyAdmin(_ModelAdmin):
-    """Rows that services write and nobody edits."""
-
-    list_per_page = 50
-    show_full_result_count = False
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Never; looking needs the view permission."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """Never."""
-        return False
-
-
-class PriceForm(_PriceForm):
+class PriceForm(ServiceForm):
     """A new price: its amount as a decimal, its moment as UTC."""
 
     amount = forms.DecimalField(
@@ -56,10 +32,11 @@ class PriceForm(_PriceForm):
 
 
 @admin.register(Price)
-class PriceAdmin(ReadOnlyAdmin):
+class PriceAdmin(ServiceAdmin):
     """Prices are added, never edited: a change is a price from a later moment."""
 
     form = PriceForm
+    can_change = False
     list_display = ("flavor", "service_class", "cluster", "tenant", "amount", "effective_from")
     list_filter = ("flavor", "service_class", "cluster")
     list_select_related = ("cluster", "tenant")
@@ -69,40 +46,31 @@ class PriceAdmin(ReadOnlyAdmin):
         """The price as people read it."""
         return f"{decimal_string(price.nano_per_gpu_hour)} {price.currency}"
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Admins, and staff with the permission to add prices."""
-        return isinstance(request.user, User) and request.user.has_perm("accounting.add_price")
-
-    def get_fields(self, request: HttpRequest, obj: Price | None = None) -> Any:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """The form's own fields when adding; the price as it is when looking."""
-        scope = ("flavor", "service_class", "cluster", "tenant", "effective_from", "amount")
-        return scope if obj is not None else (*scope, "currency", "why")
+        return SCOPE if obj is not None else (*SCOPE, "currency", "why")
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Price | None = None) -> list[str]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """`amount` is a form field when adding, a rendering when looking."""
         return [] if obj is None else ["amount"]
 
-    def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:  # noqa: FBT001 - Django's signature
-        """Saves through the service."""
-        saved = set_price(
-            actor=request.user if isinstance(request.user, User) else None,
-            scope=PriceScope(obj.flavor_id, obj.service_class, obj.cluster_id, obj.tenant_id),
-            nano_per_gpu_hour=to_nano(form.cleaned_data["amount"]),
-            currency=form.cleaned_data["currency"],
-            effective_from=obj.effective_from,
-            why=form.cleaned_data["why"],
-            now=timezone.now(),
+    def create(self, values: Mapping[str, Any], actor: Any, now: datetime) -> Price:
+        """Sets the price."""
+        cluster, tenant = values["cluster"], values["tenant"]
+        return set_price(
+            actor=actor,
+            scope=PriceScope(
+                flavor=values["flavor"].pk,
+                service_class=values["service_class"],
+                cluster_id=cluster.pk if cluster else None,
+                tenant_id=tenant.pk if tenant else None,
+            ),
+            nano_per_gpu_hour=to_nano(values["amount"]),
+            currency=values["currency"],
+            effective_from=values["effective_from"],
+            why=values["why"],
+            now=now,
         )
-        obj.pk = saved.pk
-
-    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Shows what the service refuses as a message, in its own words."""
-        try:
-            return super().changeform_view(request, *args, **kwargs)
-        except MusterError as error:
-            for problem in error.errors or (error,):
-                self.message_user(request, problem.detail, messages.ERROR)
-            return redirect(request.path)
 
 
 @admin.register(UsageInterval)
@@ -113,6 +81,7 @@ class UsageIntervalAdmin(ReadOnlyAdmin):
     list_filter = ("flavor", "cluster", "service_class", "price_missing")
     search_fields = ("job_id", "attempt_id")
     list_select_related = ("tenant", "cluster")
+    show_full_result_count = False
 
 
 @admin.register(UsageRecord)
@@ -122,6 +91,7 @@ class UsageRecordAdmin(ReadOnlyAdmin):
     list_display = ("interval", "service_class", "gpus", "gpu_ms", "amount_nano", "currency")
     list_filter = ("service_class",)
     list_select_related = ("interval",)
+    show_full_result_count = False
 
 
 @admin.register(Transfer)
@@ -131,6 +101,7 @@ class TransferAdmin(ReadOnlyAdmin):
     list_display = ("batch", "debit", "credit", "amount_nano", "currency")
     search_fields = ("debit", "credit")
     list_select_related = ("batch",)
+    show_full_result_count = False
 
 
 @admin.register(Batch)

@@ -10,6 +10,7 @@ from typing import TypedDict
 from kit.intervals import HOUR_MS
 
 NANO = 1_000_000_000
+_TOO_MUCH = 10**12  # so that the decimal context's 28 digits hold every amount exactly
 _SHOWN = 6  # decimals that are always there, as in `12.340000`
 
 
@@ -44,10 +45,10 @@ def to_nano(amount: Decimal) -> int:
     """The nano-units of a decimal amount.
 
     Raises:
-        ValueError: it is not a number, or has more than nine decimals.
+        ValueError: it is not a number below a trillion, or has more than nine decimals.
     """
-    if not amount.is_finite():
-        raise ValueError("An amount of money is a finite number.")
+    if not amount.is_finite() or abs(amount) >= _TOO_MUCH:
+        raise ValueError("An amount of money is a number below a trillion.")
     scaled = amount.scaleb(9)
     if scaled != scaled.to_integral_value():
         raise ValueError("An amount of money has at most nine decimals.")

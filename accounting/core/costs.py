@@ -24,7 +24,7 @@ class IntervalCost:
 
     attempt_id: UUID
     flavor: str
-    cluster_id: UUID
+    cluster: str
     service_class: str
     gpus: int
     start_ms: int
@@ -159,7 +159,7 @@ def _render_class(cost: JobCost, parts: Sequence[IntervalCost]) -> dict[str, obj
 def _render_interval(part: IntervalCost, currency: str) -> dict[str, object]:
     return {
         "attempt": str(part.attempt_id),
-        "cluster": str(part.cluster_id),
+        "cluster": part.cluster,
         "flavor": part.flavor,
         "class": part.service_class,
         "gpus": part.gpus,

@@ -48,7 +48,7 @@ def job_costs(
     book = whole_book()
     rows = (
         UsageInterval.objects.filter(job_id__in=job_ids)
-        .select_related("tenant")
+        .select_related("tenant", "cluster")
         .order_by("started_ms", "id")
     )
     posted = dict(
@@ -81,7 +81,7 @@ def _interval_cost(
     return IntervalCost(
         attempt_id=row.attempt_id,
         flavor=row.flavor_id,
-        cluster_id=row.cluster_id,
+        cluster=row.cluster.name,
         service_class=row.service_class,
         gpus=row.gpus,
         start_ms=row.started_ms,

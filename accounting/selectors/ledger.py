@@ -1,9 +1,10 @@
 """Reads of the ledger: its rows, whether it is whole, and what waits to be posted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
+from uuid import UUID
 
 from django.db.models import Count, F, Min, Q, Sum
 
@@ -11,6 +12,8 @@ from accounting.core.posting import Batch as SealedBatch
 from accounting.core.posting import LedgerFault, verify
 from accounting.models import Batch, Transfer, UsageInterval, UsageRecord
 from kit.intervals import to_ms
+from tenancy.models import Tenant, User
+from tenancy.selectors.access import visible_tenant_ids
 
 CHUNK = 2000
 
@@ -45,6 +48,36 @@ def backlog(*, now: datetime) -> Backlog:
     )
     lag = timedelta() if found["oldest"] is None else max(timedelta(), now - found["oldest"])
     return Backlog(found["open"], found["unposted"], found["missing"], found["due"], lag)
+
+
+def transfer_page(
+    user: User,
+    *,
+    under: Sequence[str],
+    jobs: Sequence[UUID],
+    after: tuple[int, UUID] | None,
+    limit: int,
+) -> list[Transfer]:
+    """At most `limit` + 1 transfers of tenants the user may see, newest batch first.
+
+    `under` are paths of tenants, each with all below it; `jobs` public ids; empty = all. `after` is
+    the (batch, id) of the last one seen.
+    """
+    rows = Transfer.objects.select_related(
+        "batch", "record__interval__tenant", "record__interval__cluster"
+    )
+    visible = visible_tenant_ids(user)
+    if visible is not None:
+        rows = rows.filter(record__interval__tenant__in=visible)
+    if under:
+        tops = Tenant.objects.filter(path__in=under).values_list("id", flat=True)
+        rows = rows.filter(record__interval__tenant__lineage__overlap=list(tops))
+    if jobs:
+        rows = rows.filter(record__interval__job_id__in=jobs)
+    if after is not None:
+        seq, transfer_id = after
+        rows = rows.filter(Q(batch__lt=seq) | Q(batch=seq, id__gt=transfer_id))
+    return list(rows.order_by("-batch_id", "id")[: limit + 1])
 
 
 def verify_ledger() -> LedgerFault | None:

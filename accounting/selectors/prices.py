@@ -1,5 +1,6 @@
 """Reads of the price book."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db.models import F, Q, Window
@@ -8,6 +9,8 @@ from django.db.models.functions import Lead, RowNumber
 from accounting.core.rating import PriceBook, PriceEntry
 from accounting.models import Price
 from kit.intervals import from_ms, to_ms
+from tenancy.models import User
+from tenancy.selectors.access import visible_tenants
 
 DEFAULT_CURRENCY = "USD"
 _SCOPE = ["flavor_id", "service_class", "cluster_id", "tenant_id"]
@@ -53,3 +56,29 @@ def _entry(price: Price) -> PriceEntry:
         currency=price.currency,
         effective_ms=to_ms(price.effective_from),
     )
+
+
+def price_page(
+    user: User,
+    *,
+    flavors: Sequence[str],
+    classes: Sequence[str],
+    after: int | None,
+    limit: int,
+) -> list[Price]:
+    """At most `limit` + 1 prices, newest first: general ones, and those of tenants the user may see.
+
+    A price of a tenant above the user's own applies to the user and is shown too.
+    """
+    rows = Price.objects.select_related("cluster", "tenant")
+    if not user.is_superuser:
+        seen = list(visible_tenants(user).values_list("lineage", flat=True))
+        ids = {tenant_id for lineage in seen for tenant_id in lineage}
+        rows = rows.filter(Q(tenant=None) | Q(tenant__in=ids))
+    if flavors:
+        rows = rows.filter(flavor__in=flavors)
+    if classes:
+        rows = rows.filter(service_class__in=classes)
+    if after is not None:
+        rows = rows.filter(id__lt=after)
+    return list(rows.order_by("-id")[: limit + 1])

@@ -115,12 +115,13 @@ def _validate(
     ]
     if not 0 <= nano_per_gpu_hour <= MAX_NANO_PER_GPU_HOUR:
         detail = "A price per GPU-hour is from 0 to 1,000,000."
-        problems.append(FieldProblem("/price", "out_of_range", detail))
+        problems.append(FieldProblem("/amount", "out_of_range", detail))
     if not (len(currency) == 3 and currency.isascii() and currency.isupper()):
         detail = "A currency is three capital letters, such as USD (ISO 4217)."
         problems.append(FieldProblem("/currency", "invalid", detail))
-    if effective_from.tzinfo is None or effective_from.microsecond % 1000:
-        detail = "A moment has a time zone and whole milliseconds."
+    is_moment = effective_from.tzinfo is not None and effective_from.microsecond % 1000 == 0
+    if not (is_moment and 2000 <= effective_from.year < 2200):
+        detail = "A moment has a time zone, whole milliseconds and a year from 2000 to 2199."
         problems.append(FieldProblem("/effective_from", "invalid", detail))
     if problems:
         raise InvalidContentError("The price is not valid.", errors=problems)

@@ -196,13 +196,22 @@ def _settle_all(
     settled = []
     for fact in facts:
         pieces = after[fact.attempt_id]
-        settlement = settle(pieces, fact.run_start_ms, fact.run_end_ms)
+        settlement = _settle(pieces, fact)
         settled.append(settlement)
         if settlement.told == Told.STARTED:
             pieces.append(_start(fact))
         ends = {end.id: end for end in settlement.ends}
         pieces[:] = [_with_end(piece, ends.get(piece.id)) for piece in pieces]
     return settled, {piece.id: piece for pieces in after.values() for piece in pieces}
+
+
+def _settle(pieces: Sequence[Known], fact: RunFact) -> Settlement:
+    """A run without GPUs is not metered: it never held any, or the report is not to be trusted."""
+    if fact.gpus > 0:
+        return settle(pieces, fact.run_start_ms, fact.run_end_ms)
+    if fact.run_end_ms == fact.run_start_ms:
+        return Settlement(Told.UNCHANGED)
+    return Settlement(Told.REFUSED, why="it held no GPUs")
 
 
 def _start(fact: RunFact) -> Known:

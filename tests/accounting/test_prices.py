@@ -45,7 +45,7 @@ def test_everything_wrong_is_named_at_once(world: World) -> None:
         "/class",
         "/cluster",
         "/tenant",
-        "/price",
+        "/amount",
         "/currency",
         "/effective_from",
     }

@@ -93,6 +93,13 @@ def test_a_second_open_run_is_refused_until_the_first_one_ended(world: World) ->
     assert told.told == (Told.CHANGED, Told.STARTED)
 
 
+def test_a_run_without_gpus_is_refused_and_does_not_hold_up_the_others(world: World) -> None:
+    facts = [world.run(gpus=0, end_ms=START + 5), world.run(gpus=0, end_ms=START), world.run()]
+    told = record_runs(facts=facts, now=NOW)
+    assert told.told == (Told.REFUSED, Told.UNCHANGED, Told.STARTED)
+    assert UsageInterval.objects.count() == 1
+
+
 def test_the_database_itself_holds_one_open_interval_an_attempt(world: World) -> None:
     fact = world.run()
     record_run(fact=fact, now=NOW)
