@@ -91,7 +91,7 @@ def store(*, cluster_id: UUID, seen: Seen, now: datetime) -> None:
     `Cluster.revision` rises only when capacity changed, so that a plan made on the reading before
     stays good when nothing of it moved.
     """
-    cluster = Cluster.objects.select_for_update().get(id=cluster_id)
+    cluster = Cluster.objects.select_for_update(no_key=True).get(id=cluster_id)
     stored = Observation.objects.filter(cluster=cluster).first()
     if stored and to_ms(stored.begun_at) >= seen.begun_ms:
         return
