@@ -100,6 +100,11 @@ def verify_ledger() -> LedgerFault | None:
     return verify(_sealed_batches())
 
 
+def last_seal() -> tuple[int, str] | None:
+    """Number and hash of the newest batch: kept elsewhere, it shows a cut at the ledger's end."""
+    return Batch.objects.order_by("-seq").values_list("seq", "hash").first()
+
+
 def _sealed_batches() -> Iterator[SealedBatch]:
     """Every batch with its postings, in order."""
     rows = (

@@ -4,6 +4,7 @@ import threading
 from datetime import datetime, timedelta
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -148,6 +149,23 @@ def test_tampering_behind_the_triggers_back_shows(world: World, name: str) -> No
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(TAMPER[name])
     assert verify_ledger() is not None
+
+
+def test_the_command_tells_whether_the_ledger_holds(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call_command("verify_ledger")
+    assert "it is empty" in capsys.readouterr().out
+    world.price()
+    record_run(fact=world.run(end_ms=START + HOUR_MS), now=NOW)
+    meter_and_post(now=NOW)
+    call_command("verify_ledger")
+    assert Batch.objects.get().hash in capsys.readouterr().out
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute(TAMPER["account"])
+    with pytest.raises(CommandError, match="batch 1"):
+        call_command("verify_ledger")
 
 
 @pytest.mark.parametrize(
