@@ -41,6 +41,7 @@ class Site:
     charge: str = "vision"
     pause_s: float = 0.4
     patience: int = 75
+    speed: float = 1.0
     made: list[SlurmBackend] = field(default_factory=list)
 
     def backend(self, transport: httpx.BaseTransport | None = None, **options: str) -> SlurmBackend:
