@@ -145,7 +145,8 @@ class Demo:
 
     async def _check(self) -> int:
         self._console.say("submitting the demo's jobs and following them to their ends")
-        program = self._program("check", ("python", "manage.py", "demo_check", "--url", self._base))
+        asked = ("--url", self._base, "--state", str(self._state.path))
+        program = self._program("check", ("python", "manage.py", "demo_check", *asked))
         code, _ = await self._supervisor.run(program, show=True)
         self._console.say("the check passed" if code == 0 else f"the check failed ({code})")
         return 0 if code == 0 else 1
