@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jwt
 
 from accounting.services.posting import meter_and_post
 from accounting.services.prices import PriceScope, set_price
@@ -60,6 +61,22 @@ class Simulated:
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def state(self) -> dict[str, Any]:
+        """What the laboratory says of itself."""
+        return dict(httpx.get(f"{self.endpoint}/_control/state", timeout=5).json())
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Every record of the cluster's own accounting that got nodes."""
+        now_s = int(utc_now().timestamp())
+        token = jwt.encode({"sun": "root", "iat": now_s, "exp": now_s + 600}, self.key, "HS256")
+        answer = httpx.get(
+            f"{self.endpoint}/slurmdb/v0.0.38/jobs",
+            headers={"X-SLURM-USER-NAME": "root", "X-SLURM-USER-TOKEN": token},
+            timeout=10,
+        )
+        records: list[dict[str, Any]] = answer.json()["jobs"]
+        return [row for row in records if row["allocation_nodes"] and row["time"]["elapsed"] >= 0]
 
     def control(self, deed: str, **data: Any) -> dict[str, Any]:
         """Pulls a lever of the laboratory."""
