@@ -66,7 +66,7 @@ def _association(world: World, request: Request) -> tuple[str, int]:
 def _check_nodes(world: World, request: Request) -> None:
     """Could the job ever run here? Counts, names, features and sizes."""
     named = set(request.required_nodes)
-    if not (named | set(request.excluded_nodes)) <= set(world.nodes):
+    if not all(name in world.nodes for name in (*named, *request.excluded_nodes)):
         raise RefusedError(INVALID_NODE)
     most = max(request.nodes_max, request.nodes_min)
     if not 0 < request.nodes_min <= len(world.nodes) or len(named) > most:
@@ -78,17 +78,19 @@ def _check_nodes(world: World, request: Request) -> None:
     if request.gpu_type not in {"", world.config.gpu_type}:
         raise RefusedError(NODE_CONFIGURATION)
     able = able_nodes(world, request.partition, demand)
+    if not all(name in able for name in named):
+        raise RefusedError(NODE_CONFIGURATION)
     left = [node for name, node in able.items() if name not in request.excluded_nodes]
-    blocks = [[n for n in left if name in n.features] for name in demand.constraint.same] or [left]
-    if not named <= set(able) or max(map(len, blocks)) < demand.nodes:
+    blocks = [[n for n in left if name in n.features] for name in demand.constraint.same]
+    if max(map(len, blocks or [left])) < demand.nodes:
         raise RefusedError(NODE_CONFIGURATION)
 
 
 def _check_features(world: World, text: str) -> None:
-    known = {feature for node in world.nodes.values() for feature in node.features}
     try:
         names = parse_constraint(text).names
     except ValueError as error:
         raise RefusedError(INVALID_FEATURE) from error
-    if not names <= known:
+    nodes = world.nodes.values()
+    if not all(any(name in node.features for node in nodes) for name in names):
         raise RefusedError(INVALID_FEATURE)

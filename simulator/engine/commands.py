@@ -109,10 +109,16 @@ def update(world: World, job_id: int, changes: dict[str, Any], actor: Actor, now
     if hold is not None:
         _hold_or_release(world, job, actor, hold=hold)
     if priority is not None:
-        job.request = world.requests[job.id] = replace(job.request, priority=priority, nice=0)
-        job.priority = base_priority(world, job.request)
+        _set_priority(world, job, priority)
     touch_job(world, job_id)
     request_pass(world)
+
+
+def _set_priority(world: World, job: Job, priority: int) -> None:
+    job.request = world.requests[job.id] = replace(job.request, priority=priority, nice=0)
+    if job.waiting and job.priority == 0:
+        make_eligible(world, job)
+    job.priority = base_priority(world, job.request)
 
 
 def _change_limit(world: World, job: Job, fields: dict[str, Any]) -> None:

@@ -85,7 +85,7 @@ class Share:
     memory_mb: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Run:
     """One run as accounting keeps it; `start_ms` 0 until it starts, `end_ms` 0 until it ends."""
 
@@ -102,7 +102,7 @@ class Run:
     priority: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """A job in the controller's memory. `exit_status` is a raw wait status (768 = exit code 3)."""
 
@@ -143,7 +143,7 @@ class Job:
         return self.state is State.RUNNING or self.completing
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Node:
     """A node. `owners[i]` is the job that holds GPU i, 0 if none."""
 
@@ -170,7 +170,7 @@ class Node:
         return not (self.down or self.drain)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class World:
     """A whole cluster at `now_ms`, with what will happen next in `heap`.
 

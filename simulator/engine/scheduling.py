@@ -5,8 +5,7 @@ start now only on nodes nobody reserved, or if its time limit ends before. This 
 main and backfill schedulers do together.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator
 
 from simulator.engine.demand import able_nodes, has_free, share_of
 from simulator.engine.dependencies import dependency_state
@@ -17,22 +16,49 @@ from simulator.engine.topology import block_of
 from simulator.hostlist import compress
 
 # How many waiting jobs get a planned start and a fresh reason in one pass (Slurm: bf_max_job_test).
-PLANNED_JOBS = 50
+PLANNED_JOBS = 20
 _NODES_DOWN = (
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 )
 
 
-@dataclass
 class Pass:
     """What one pass knows: nodes with anything free, when nodes come free, what is reserved."""
 
-    world: World
-    with_cpus: list[Node]
-    with_gpus: list[Node]
-    free_at: dict[str, int] = field(default_factory=dict)
-    reserved: dict[str, int] = field(default_factory=dict)
-    blocked: int = 0
+    def __init__(self, world: World) -> None:
+        """Look at the nodes once; when they come free is worked out if somebody has to wait."""
+        self.world = world
+        self.with_cpus = [n for n in world.nodes.values() if n.available and _has_cpus(n)]
+        self.with_gpus = [n for n in self.with_cpus if 0 in n.owners]
+        self.reserved: dict[str, int] = {}
+        self.blocked = 0
+        self._free_at: dict[str, int] = {}
+        self._by_time: list[Node] = []
+
+    def free_at(self, node: Node) -> int:
+        """When the node is empty, as far as time limits and earlier plans tell."""
+        return self._free_at[node.name]
+
+    def by_time(self) -> list[Node]:
+        """All nodes, those that come free first in front."""
+        if not self._by_time:
+            self._by_time = list(self.world.nodes.values())
+            self._free_at = {n.name: _emptied_at(self.world, n) for n in self._by_time}
+            self._by_time.sort(key=self.free_at)
+        return self._by_time
+
+    def reserve(self, nodes: list[Node], start_ms: int, end_ms: int) -> None:
+        """Keep nodes for a waiting job from one instant to another."""
+        for node in nodes:
+            self.reserved[node.name] = min(start_ms, self.reserved.get(node.name, start_ms))
+            self._free_at[node.name] = end_ms
+        self._by_time.sort(key=self.free_at)
+
+
+def _emptied_at(world: World, node: Node) -> int:
+    jobs = (world.jobs[i] for i in node.jobs)
+    ends = [job.limit_ms for job in jobs if job.state is State.RUNNING]
+    return max(ends, default=world.now_ms)
 
 
 def run_pass(world: World) -> None:
@@ -40,8 +66,7 @@ def run_pass(world: World) -> None:
     world.last_pass_ms = world.now_ms
     ready = [job for job in map(world.jobs.__getitem__, world.waiting) if _is_ready(world, job)]
     ready.sort(key=lambda job: (-job.priority, job.id))
-    with_cpus = [n for n in world.nodes.values() if n.available and _has_cpus(n)]
-    current = Pass(world, with_cpus, [n for n in with_cpus if 0 in n.owners])
+    current = Pass(world)
     for job in ready:
         _consider(current, job)
 
@@ -81,8 +106,14 @@ def _consider(current: Pass, job: Job) -> None:
         return
     job.last_evaluated_ms = world.now_ms
     start(world, job, {node.name: share_of(node, job.demand) for node in chosen})
-    current.with_cpus = [n for n in current.with_cpus if n not in chosen or _has_cpus(n)]
-    current.with_gpus = [n for n in current.with_gpus if n not in chosen or 0 in n.owners]
+    full = [node for node in chosen if not _has_cpus(node)]
+    without_gpus = [node for node in chosen if 0 not in node.owners]
+    current.with_cpus = _without(current.with_cpus, full)
+    current.with_gpus = _without(current.with_gpus, {*full, *without_gpus})
+
+
+def _without(nodes: list[Node], gone: Collection[Node]) -> list[Node]:
+    return [node for node in nodes if node not in gone] if gone else nodes
 
 
 def _choose(current: Pass, job: Job) -> list[Node] | None:
@@ -142,46 +173,31 @@ def _groups(
 def _plan(current: Pass, job: Job) -> None:
     """Why it waits, and when and where it should start; the place is reserved for it."""
     world = current.world
-    able = _candidates(world, job, able_nodes(world, job.request.partition, job.demand).values())
-    gone = [node.name for node in able if not node.available]
-    wanted = set(job.request.required_nodes)
-    if wanted & set(gone):
-        missing = compress(sorted(wanted & set(gone)))
-        text = f"ReqNodeNotAvail, UnavailableNodes:{missing}"
+    lost = [name for name in job.request.required_nodes if not world.nodes[name].available]
+    chosen = [] if lost else _earliest(current, job)
+    if not chosen:
+        text = f"ReqNodeNotAvail, UnavailableNodes:{compress(lost)}" if lost else _NODES_DOWN
         _expect(world, job, 0)
-        _set_reason(world, job, "ReqNodeNotAvail", text)
+        _set_reason(world, job, "ReqNodeNotAvail" if lost else "Resources", text)
         return
-    if len(able) - len(gone) < job.demand.nodes:
-        _expect(world, job, 0)
-        _set_reason(world, job, "Resources", _NODES_DOWN)
-        return
-    _reserve(current, job, [node for node in able if node.available])
+    starts = max(current.free_at(node) for node in chosen)
+    current.reserve(chosen, starts, starts + world.config.job_ms(job.request.time_limit * 60))
+    _expect(world, job, starts)
     _set_reason(world, job, "Priority" if current.blocked else "Resources", "")
     current.blocked += 1
 
 
-def _reserve(current: Pass, job: Job, able: list[Node]) -> None:
-    world = current.world
-    able.sort(key=lambda node: (_free_at(current, node), node.index))
-    wanted = set(job.request.required_nodes)
-    chosen = [node for node in able if node.name in wanted]
-    chosen += [node for node in able if node.name not in wanted]
-    chosen = chosen[: job.demand.nodes]
-    starts = max(_free_at(current, node) for node in chosen)
-    ends = starts + world.config.job_ms(job.request.time_limit * 60)
-    for node in chosen:
-        current.reserved[node.name] = min(starts, current.reserved.get(node.name, starts))
-        current.free_at[node.name] = ends
-    _expect(world, job, starts)
-
-
-def _free_at(current: Pass, node: Node) -> int:
-    """When the node is empty, as far as time limits and earlier plans tell."""
-    if node.name not in current.free_at:
-        jobs = current.world.jobs
-        ends = [jobs[i].limit_ms for i in node.jobs if jobs[i].state is State.RUNNING]
-        current.free_at[node.name] = max(ends, default=current.world.now_ms)
-    return current.free_at[node.name]
+def _earliest(current: Pass, job: Job) -> list[Node]:
+    """The nodes that come free first, of those that are up and the job may use; none if too few."""
+    count = job.demand.nodes
+    wanted = job.request.required_nodes
+    able = [n for n in _candidates(current.world, job, current.by_time()) if n.available]
+    if wanted:
+        able.sort(key=lambda node: node.name not in wanted)
+    same = job.demand.constraint.same
+    groups = [[n for n in able if name in n.features][:count] for name in same] or [able[:count]]
+    enough = [group for group in groups if len(group) == count]
+    return min(enough, key=lambda group: max(map(current.free_at, group)), default=[])
 
 
 def _expect(world: World, job: Job, start_ms: int) -> None:

@@ -1,8 +1,14 @@
 """Queueing, running and ending, seen over the wire on a clock moved by hand."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from tests.simulator.harness import Lab
+from simulator.engine.commands import submit
+from simulator.engine.model import Request
+from tests.simulator.harness import Lab, lab_cluster
 
 
 def test_two_phase_submit_runs_one_and_only_one(lab: Lab) -> None:
@@ -287,3 +293,43 @@ def test_accounting_lags_behind_the_controller(lab: Lab) -> None:
     assert lab.runs(job) == []
     lab.wait(1)
     assert lab.runs(job)[0]["state"]["current"] == "PENDING"
+
+
+def test_a_thousand_nodes_and_five_thousand_jobs_are_read_whole(tmp_path: Path) -> None:
+    lab = Lab(lab_cluster(tmp_path, nodes=1024))
+    request = Request(
+        user="www-data",
+        uid=33,
+        name="many",
+        account="ml",
+        partition="batch",
+        qos="low",
+        script="#!/bin/sh\n# simulate: seconds=36000\n",
+        nodes_min=2,
+        nodes_max=2,
+        gpus_per_node=8,
+        gpu_type="h100",
+    )
+    for _ in range(5000):
+        submit(lab.running.world, request, lab.running.now_ms())
+    lab.wait(1)
+    jobs = lab.call("GET", "/slurm/v0.0.38/jobs").json()["jobs"]
+    nodes = lab.call("GET", "/slurm/v0.0.38/nodes").json()["nodes"]
+    assert (len(jobs), len(nodes)) == (5000, 1024)
+    assert sum(job["job_state"] == "RUNNING" for job in jobs) == 512
+    assert all(node["gres_used"] == "gpu:h100:8(IDX:0-7)" for node in nodes)
+    # What has not changed is not rendered again.
+    texts = [
+        lab.running.rows.row("job", job["job_id"], revision(lab, job["job_id"]), never)
+        for job in jobs
+    ]
+    assert [json.loads(text) for text in texts] == jobs
+
+
+def revision(lab: Lab, number: int) -> tuple[int, int]:
+    job = lab.running.world.jobs[number]
+    return job.revision, job.last_evaluated_ms
+
+
+def never() -> dict[str, Any]:
+    raise AssertionError("rendered again")

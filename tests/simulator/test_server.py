@@ -1,0 +1,209 @@
+"""The program as it is run: its own process, real sockets, signals, files, and faults on the wire."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from simulator.config import Config, dump
+from simulator.examples import example_config
+from simulator.slurm.tokens import mint
+from tests.simulator.harness import lab_cluster
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "simulator"]
+
+
+def start(config: Path, *options: str) -> tuple["subprocess.Popen[str]", dict[str, int]]:
+    process = subprocess.Popen(  # noqa: S603
+        [*COMMAND, "--config", str(config), *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    word, _, ports = process.stdout.readline().partition(" ")
+    assert word == "ready", process.communicate()
+    return process, json.loads(ports)
+
+
+def stop(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> tuple[int, str]:
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=10)
+    return process.returncode, errors
+
+
+def client(port: int, key: bytes = b"k" * 32, user: str = "www-data") -> httpx.Client:
+    token = mint(key, user, now=int(time.time()))
+    headers = {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": token}
+    return httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=10)
+
+
+def body(seconds: float, **job: Any) -> dict[str, Any]:
+    wanted = {"nodes": 1, "gres": "gpu:h100:8", "environment": {"A": "b"}, **job}
+    return {"script": f"#!/bin/sh\n# simulate: seconds={seconds}\n", "job": wanted}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    directory = tmp_path_factory.mktemp("served")
+    config = directory / "clusters.json"
+    cluster = lab_cluster(directory, clock="wall", speed=60.0, completing_ms=50)
+    config.write_text(dump(Config([cluster])))
+    process, ports = start(config)
+    with client(ports["alpha"]) as http:
+        yield http
+    assert stop(process) == (0, "")
+
+
+def until(http: httpx.Client, job: int, state: str) -> dict[str, Any]:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        row: dict[str, Any] = http.get(f"/slurm/v0.0.38/job/{job}").json()["jobs"][0]
+        if row["job_state"] == state:
+            return row
+        time.sleep(0.05)
+    raise AssertionError(row["job_state"])
+
+
+def test_a_job_goes_its_way_in_real_time(served: httpx.Client) -> None:
+    before = int(time.time())
+    job = served.post("/slurm/v0.0.38/job/submit", json=body(60)).json()["job_id"]
+    row = until(served, job, "COMPLETED")
+    assert before <= row["submit_time"] <= row["start_time"] <= row["end_time"] <= time.time()
+    time.sleep(0.6)
+    (run,) = served.get(f"/slurmdb/v0.0.38/job/{job}").json()["jobs"]
+    assert 0 <= run["time"]["elapsed"] <= 2
+
+
+def jobs_named(http: httpx.Client, name: str) -> int:
+    return sum(j["name"] == name for j in http.get("/slurm/v0.0.38/jobs").json()["jobs"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "done"),
+    [("drop_before", 0), ("drop_after", 1), ("truncate", 1)],
+)
+def test_a_lost_answer_says_nothing_about_the_deed(
+    served: httpx.Client, kind: str, done: int
+) -> None:
+    served.post("/_control/faults/add", json={"kind": kind, "path": "job/submit"})
+    with pytest.raises(httpx.RemoteProtocolError):
+        served.post("/slurm/v0.0.38/job/submit", json=body(60, name=kind))
+    assert jobs_named(served, kind) == done
+    # The fault struck once; the next submit is answered.
+    assert served.post("/slurm/v0.0.38/job/submit", json=body(60, name=kind)).status_code == 200
+
+
+@pytest.mark.parametrize(("kind", "done"), [("reply_before", 0), ("reply_after", 1)])
+def test_an_answer_can_be_replaced(served: httpx.Client, kind: str, done: int) -> None:
+    fault = {"kind": kind, "path": "job/submit", "status": 502, "text": "bad gateway"}
+    served.post("/_control/faults/add", json=fault)
+    answer = served.post("/slurm/v0.0.38/job/submit", json=body(60, name=kind))
+    assert (answer.status_code, answer.text) == (502, "bad gateway")
+    assert jobs_named(served, kind) == done
+
+
+def test_a_slow_answer_does_not_hold_up_others(served: httpx.Client) -> None:
+    fault = {"kind": "delay_after", "path": "job/submit", "ms": 700, "method": "POST"}
+    served.post("/_control/faults/add", json=fault)
+    with pytest.raises(httpx.ReadTimeout):
+        served.post("/slurm/v0.0.38/job/submit", json=body(60, name="slow"), timeout=0.1)
+    began = time.monotonic()
+    assert jobs_named(served, "slow") == 1
+    assert time.monotonic() - began < 0.5
+
+
+def test_a_fault_that_cannot_be_is_refused(served: httpx.Client) -> None:
+    for fault in ({"kind": "nonsense"}, {"kind": "truncate", "path": "["}, {"colour": "red"}):
+        assert served.post("/_control/faults/add", json=fault).status_code == 400
+    assert served.post("/_control/no/such").status_code == 404
+    assert "faults/add" in served.get("/_control").json()["deeds"]
+
+
+def test_the_controller_goes_and_comes_back(served: httpx.Client) -> None:
+    job = served.post("/slurm/v0.0.38/job/submit", json=body(6000)).json()["job_id"]
+    until(served, job, "RUNNING")
+    served.post("/_control/slurmctld/down")
+    assert served.get("/slurm/v0.0.38/jobs").status_code == 500
+    assert served.get(f"/slurmdb/v0.0.38/job/{job}").status_code == 200
+    served.post("/_control/slurmctld/up", json={"unknown_ms": 300})
+    states = {n["state"] for n in served.get("/slurm/v0.0.38/nodes").json()["nodes"]}
+    assert states == {"unknown"}
+    time.sleep(0.4)
+    assert "idle" in {n["state"] for n in served.get("/slurm/v0.0.38/nodes").json()["nodes"]}
+    assert until(served, job, "RUNNING")["restart_cnt"] == 0
+
+
+def test_state_survives_a_restart(tmp_path: Path) -> None:
+    state = tmp_path / "alpha.state.json"
+    cluster = lab_cluster(tmp_path, clock="wall", state_file=str(state))
+    config = tmp_path / "clusters.json"
+    config.write_text(dump(Config([cluster])))
+    process, ports = start(config)
+    with client(ports["alpha"]) as http:
+        job = http.post("/slurm/v0.0.38/job/submit", json=body(3600)).json()["job_id"]
+        before = until(http, job, "RUNNING")
+    assert stop(process, signal.SIGINT) == (0, "")
+    process, ports = start(config)
+    with client(ports["alpha"]) as http:
+        assert until(http, job, "RUNNING") == before
+        other = http.post("/slurm/v0.0.38/job/submit", json=body(1)).json()["job_id"]
+        assert other == job + 1
+        assert http.post("/_control/reset").json()["jobs"] == 0
+    assert stop(process) == (0, "")
+    state.write_text("{")
+    answer = subprocess.run(  # noqa: S603
+        [*COMMAND, "--config", str(config)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 2
+    assert "not a state file" in answer.stderr
+
+
+def test_the_example_runs_three_clusters_with_keys_of_their_own(tmp_path: Path) -> None:
+    example = example_config(tmp_path, first_port=0)
+    for cluster in example.clusters:
+        Path(cluster.jwt_key_file).write_bytes(os.urandom(32))
+    config = tmp_path / "clusters.json"
+    config.write_text(dump(example))
+    process, ports = start(config, "--port", "0")
+    shapes = {}
+    for cluster in example.clusters:
+        key = Path(cluster.jwt_key_file).read_bytes()
+        with client(ports[cluster.name], key, "mia") as http:
+            nodes = http.get("/slurm/v0.0.38/nodes").json()["nodes"]
+            shapes[cluster.name] = (len(nodes), nodes[-1]["gres"], nodes[-1]["features"])
+    key = Path(example.clusters[0].jwt_key_file).read_bytes()
+    with client(ports["borealis"], key, "mia") as http:
+        assert http.get("/slurm/v0.0.38/nodes").status_code == 500
+    assert shapes == {
+        "aurora": (16, "gpu:h100:8", "h100,leaf003,spine1"),
+        "borealis": (32, "gpu:a100:8", "a100,leaf007,spine1,core0"),
+        "cirrus": (12, "gpu:l40s:4", "l40s,leaf002"),
+    }
+    assert stop(process) == (0, "")
+
+
+def test_a_taken_port_is_said_plainly(tmp_path: Path) -> None:
+    config = tmp_path / "clusters.json"
+    config.write_text(dump(Config([lab_cluster(tmp_path, clock="wall")])))
+    process, ports = start(config)
+    answer = subprocess.run(  # noqa: S603
+        [*COMMAND, "--config", str(config), "--port", str(ports["alpha"])],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert f"port {ports['alpha']}" in answer.stderr
+    assert stop(process) == (0, "")
