@@ -1,8 +1,8 @@
 """Slurm over slurmrestd. `connect` is all that others use.
 
-Options of a cluster (strings): `api_version`, `timeout_s`, `connect_timeout_s`, `token_life_s`, `tiers`,
-`tier.<name>`, `topology_conf`, `environment.<NAME>`, `workdir`, `mark`, `accounting` (`off`),
-`accounting_days`, `accounting_comments` (`no`).
+Options of a cluster (strings): `api_version`, `timeout_s`, `connect_timeout_s`, `token_life_s`,
+`tiers`, `tier.<name>`, `topology_conf`, `environment.<NAME>`, `workdir`, `mark`, `accounting`
+(`off`), `accounting_days`, `accounting_comments` (`no`).
 """
 
 from clusters.backends.slurm.backend import SlurmBackend

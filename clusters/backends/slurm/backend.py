@@ -12,7 +12,12 @@ from clusters.backends.slurm.read import JobRow, accounting_job, controller_job
 from clusters.backends.slurm.shared import SharedRead
 from clusters.backends.slurm.translate import comment_of, owner_mark, submit_body
 from clusters.backends.slurm.values import Json, number
-from clusters.core.backend import BackendRejectedError, ProbeReport, Submitted
+from clusters.core.backend import (
+    BackendRejectedError,
+    BackendUnavailableError,
+    ProbeReport,
+    Submitted,
+)
 from clusters.core.gang import Gang
 from clusters.core.observation import GangState, Observation
 
@@ -21,7 +26,7 @@ _IS_OVER = (errors.NO_SUCH_JOB, errors.ALREADY_DONE)
 
 
 class SlurmBackend:
-    """One Slurm cluster. Reads as the connection's own account, writes as the account of the job."""
+    """One Slurm cluster: reads as the connection's account, writes as the account of the job."""
 
     def __init__(self, client: SlurmClient) -> None:
         self._client = client
@@ -35,18 +40,22 @@ class SlurmBackend:
 
     def observe(self, now_ms: int, fences: Collection[str]) -> Observation:
         """Everything in a handful of bulk reads; see `observe.observe`."""
-        return observe(self._client, now_ms, fences)
+        try:
+            return observe(self._client, now_ms, fences)
+        except ValueError as error:  # a host list or number that nobody can read
+            raise BackendUnavailableError(f"unreadable: {error}", code="unreadable") from error
 
     def probe(self, now_ms: int) -> ProbeReport:
         """What this cluster can do for us, each gap with its fix; see `probe.probe`."""
         return probe(self._client, now_ms)
 
     def submit(self, gang: Gang, *, is_repeat: bool = True) -> Submitted:
-        """Make the attempt exist once: submit held, list by name, release the lowest, cancel the rest.
+        """Make the attempt exist once: submit held, list by name, release one, cancel the rest.
 
-        Slurm accepts two jobs of one name, so it is the *release* that is fenced: whoever comes second
-        finds the first in the list. `is_repeat` (an earlier call may have arrived) looks before
-        it submits, also into accounting, for an attempt that has run and left the controller.
+        Slurm accepts two jobs of one name, so it is the *release* that is fenced: whoever comes
+        second finds the first in the list. `is_repeat` (an earlier call may have arrived) looks
+        before it submits, also into accounting, for an attempt that has run and left the
+        controller.
 
         Raises:
             BackendAmbiguousError: the answer was lost; call again with `is_repeat`.
@@ -72,7 +81,7 @@ class SlurmBackend:
                 self._delete(row.job_id, account)
 
     def signal(self, fence: str, account: str, name: str) -> None:
-        """Send a signal to the steps; on 22.05 the batch shell gets it too (`translate.guard_shell`).
+        """Send a signal to the steps; on 22.05 the batch shell gets it too (see `guard_shell`).
 
         Raises:
             BackendRejectedError: no such signal, or the attempt does not run.

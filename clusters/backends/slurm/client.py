@@ -3,8 +3,9 @@
 import json
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 
 import httpx
@@ -20,13 +21,29 @@ from clusters.core.backend import (
     Connection,
 )
 
-# The API version by endpoint: the list is half a megabyte, and a server keeps its version for months.
+# The API version by endpoint: the list is half a megabyte, a server keeps its version for months.
 _DIALECT_BY_ENDPOINT: dict[str, Dialect] = {}
 
 
 def forget_versions() -> None:
     """Ask every server anew for its API versions."""
     _DIALECT_BY_ENDPOINT.clear()
+
+
+def number_option(options: Mapping[str, str], name: str, default: float) -> float:
+    """A number among the cluster's options.
+
+    Raises:
+        BackendUnavailableError: it is no positive number; the admin can mend it.
+    """
+    text = options.get(name, str(default))
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:  # false for NaN as well
+        raise BackendUnavailableError(f"option {name} is no number: {text!r}", code="options")
+    return value
 
 
 def wall_clock_s() -> int:
@@ -53,7 +70,7 @@ class Reply:
 
 @dataclass
 class TokenMint:
-    """HS256 tokens for any account, signed with the cluster's key, renewed at half of their life."""
+    """HS256 tokens for any account, signed with the cluster's key, renewed at half their life."""
 
     key: bytes
     life_s: int
@@ -87,21 +104,33 @@ class SlurmClient:
         transport: httpx.BaseTransport | None = None,
         clock: Callable[[], int] = wall_clock_s,
     ) -> None:
-        options = connection.options
         self.connection = connection
-        self.timeout_s = float(options.get("timeout_s", "20"))
-        self._mint = TokenMint(connection.secret, int(options.get("token_life_s", "1800")), clock)
-        self._http = httpx.Client(
-            base_url=connection.endpoint.rstrip("/"),
-            timeout=httpx.Timeout(
-                self.timeout_s, connect=float(options.get("connect_timeout_s", "3"))
-            ),
-            transport=transport,
+        self._transport = transport
+        self._clock = clock
+
+    @cached_property
+    def timeout_s(self) -> float:
+        """The deadline of one call."""
+        return number_option(self.connection.options, "timeout_s", 20)
+
+    @cached_property
+    def _mint(self) -> TokenMint:
+        life_s = number_option(self.connection.options, "token_life_s", 1800)
+        return TokenMint(self.connection.secret, int(life_s), self._clock)
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        connect_s = number_option(self.connection.options, "connect_timeout_s", 3)
+        http = httpx.Client(
+            base_url=self.connection.endpoint.rstrip("/"),
+            timeout=httpx.Timeout(self.timeout_s, connect=connect_s),
+            transport=self._transport,
             trust_env=False,
             follow_redirects=False,
         )
         # a backend is made per task and may just be dropped: its sockets are not left to luck
-        weakref.finalize(self, self._http.close)
+        weakref.finalize(self, http.close)
+        return http
 
     def close(self) -> None:
         """Close the connections it keeps alive."""
@@ -180,7 +209,7 @@ class SlurmClient:
         return _read(status, content, is_write=is_write, took_s=took_s, fine=frozenset(fine))
 
     def _exchange(self, request: httpx.Request, deadline: float) -> tuple[int, bytes]:
-        """Send and read to the end, but never beyond the deadline (httpx limits single reads only)."""
+        """Send and read to the end, never beyond the deadline (httpx limits single reads only)."""
         response = self._http.send(request, stream=True)
         try:
             chunks = []

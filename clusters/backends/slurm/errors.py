@@ -80,7 +80,7 @@ def from_faults(
 
 
 def from_text(text: str, *, is_write: bool, status: int) -> BackendError:
-    """The error of a reply that is no JSON object: slurmrestd's own plain text, or a proxy's page."""
+    """The error of a reply that is no JSON object: slurmrestd's plain text, or a proxy's page."""
     words = f"HTTP {status}: {' '.join(text.split())[:200] or 'empty'}"
     if status == 401:
         return BackendUnavailableError(words, code="auth")

@@ -15,8 +15,8 @@ def foreign_load(
 ) -> ForeignLoad:
     """Load of jobs that are not ours; raw rows of `jobs` (others, ours) and `nodes`.
 
-    Where a site hides other people's jobs (PrivateData), a node still says how many of its GPUs are in
-    use; what no visible job explains is foreign too.
+    Where a site hides other people's jobs (PrivateData), a node still says how many of its GPUs are
+    in use; what no visible job explains is foreign too.
     """
     threads_of = {str(raw.get("name")): number(raw.get("threads")) or 1 for raw in nodes}
     gpus: Counter[str] = Counter()

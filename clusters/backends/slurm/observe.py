@@ -1,18 +1,19 @@
 """One bulk read of a Slurm cluster, put together from its parts."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from urllib.parse import quote
 
 from clusters.backends.slurm import errors, read
-from clusters.backends.slurm.client import SlurmClient
+from clusters.backends.slurm.client import SlurmClient, number_option
 from clusters.backends.slurm.foreign import foreign_load
 from clusters.backends.slurm.read import JobRow
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.translate import comment_of, owner_mark
 from clusters.backends.slurm.values import Json, number
-from clusters.core.backend import BackendError
+from clusters.core.backend import BackendError, BackendUnavailableError
 from clusters.core.observation import GangSeen, GangState, Observation, Run
 
 _NAMES_A_QUERY = 200  # 40 characters each: a URL of 8 kB
@@ -22,9 +23,9 @@ _DAY_S = 86_400
 def observe(client: SlurmClient, now_ms: int, fences: Collection[str]) -> Observation:
     """Nodes, partitions, reservations, our gangs with their runs, and foreign load.
 
-    `fences` are attempts whose end is looked up in accounting when the controller has forgotten them;
-    so are the earlier runs of jobs that Slurm requeued. Accounting is read in one query bounded by
-    option `accounting_days` (60); if it does not answer, the observation says so.
+    `fences` are attempts whose end is looked up in accounting when the controller has forgotten
+    them; so are the earlier runs of jobs that Slurm requeued. Accounting is read in one query
+    bounded by option `accounting_days` (60); if it does not answer, the observation says so.
 
     Raises:
         BackendUnavailableError: the controller (or slurmrestd) does not answer.
@@ -34,7 +35,7 @@ def observe(client: SlurmClient, now_ms: int, fences: Collection[str]) -> Observ
     raw_jobs = client.read("jobs").rows("jobs")
     partitions = client.read("partitions").rows("partitions")
     reservations = client.read("reservations").rows("reservations")
-    topology = Topology(client.connection.options)
+    topology = topology_of(client)
     mark = owner_mark(client.connection.options)
 
     ours: list[Json] = []
@@ -60,6 +61,19 @@ def observe(client: SlurmClient, now_ms: int, fences: Collection[str]) -> Observ
     )
 
 
+def topology_of(client: SlurmClient) -> Topology:
+    """Where nodes sit, as the cluster's options say.
+
+    Raises:
+        BackendUnavailableError: an expression or the topology.conf cannot be read.
+    """
+    try:
+        return Topology(client.connection.options)
+    except (ValueError, re.error) as error:
+        words = f"options tier.* or topology_conf: {error}"
+        raise BackendUnavailableError(words, code="options") from error
+
+
 def cluster_clock_s(client: SlurmClient) -> int:
     """The controller's clock in whole seconds: slurmrestd sends no Date, but `diag` tells the time.
 
@@ -72,8 +86,8 @@ def cluster_clock_s(client: SlurmClient) -> int:
 def _history(
     client: SlurmClient, names: list[str], cluster_s: int
 ) -> tuple[dict[str, tuple[JobRow, ...]], bool]:
-    """Accounting's rows of our jobs by name, each in the order of its runs; and whether it answered."""
-    days = int(client.connection.options.get("accounting_days", "60"))
+    """Accounting's rows of our jobs by name, in the order of their runs; whether it answered."""
+    days = int(number_option(client.connection.options, "accounting_days", 60))
     found: list[JobRow] = []
     try:
         for at in range(0, len(names), _NAMES_A_QUERY):
@@ -87,7 +101,7 @@ def _history(
 
 
 def _query(client: SlurmClient, names: list[str], since_s: int) -> Iterator[JobRow]:
-    """All runs of these jobs that touched the time since. `uts` is Slurm's prefix for epoch seconds."""
+    """All runs of these jobs that touched the time since (`uts`: Slurm's word for epoch s)."""
     listed = quote(",".join(names), safe="")
     path = f"jobs?job_name={listed}&start_time=uts{since_s}&skip_steps=true"
     if client.dialect.wraps_numbers:
@@ -98,7 +112,7 @@ def _query(client: SlurmClient, names: list[str], since_s: int) -> Iterator[JobR
 
 
 def _is_ours(client: SlurmClient, row: JobRow) -> bool:
-    """By its comment; where the site's accounting keeps none (`accounting_comments=no`) by its name."""
+    """By its comment; where accounting keeps none (`accounting_comments=no`) by its name."""
     options = client.connection.options
     if row.comment:
         return row.comment == comment_of(owner_mark(options), row.name)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from clusters.backends.slurm import read
 from clusters.backends.slurm.client import SlurmClient
-from clusters.backends.slurm.observe import cluster_clock_s
+from clusters.backends.slurm.observe import cluster_clock_s, topology_of
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.values import Json
 from clusters.core.backend import BackendError, Finding, ProbeReport
@@ -16,6 +16,7 @@ _FIXES = {
     "auth": "give the cluster's own jwt_hs256.key and an account that exists on the controller",
     "api_version": "load a known openapi plugin (slurmrestd -s), or correct the endpoint",
     "controller": "start slurmctld",
+    "options": "correct the option",
 }
 
 
@@ -27,10 +28,10 @@ def probe(client: SlurmClient, now_ms: int) -> ProbeReport:
         cluster_ms = cluster_clock_s(client) * 1000
         nodes = client.read("nodes").rows("nodes")
         partitions = client.read("partitions").rows("partitions")
+        topology = topology_of(client)
     except BackendError as error:
         fix = _FIXES.get(error.code, "see slurmrestd's log")
         return ProbeReport("", "", 0, (Finding("reachable", False, error.words, fix),))
-    topology = Topology(client.connection.options)
     seen = [read.node(raw, topology) for raw in nodes]
     findings = (
         Finding("reachable", True, f"{len(nodes)} nodes answered for"),

@@ -210,7 +210,7 @@ def _told_by_node(resources: object, threads: int) -> dict[str, tuple[int, int]]
 
 
 def _cores(sockets: object) -> int:
-    """Cores marked allocated, in either spelling of `sockets` (object of objects, list of lists)."""
+    """Cores marked allocated, in either spelling of `sockets` (objects or lists)."""
     if not isinstance(sockets, dict | list):
         return 0
     found = 0

@@ -10,9 +10,9 @@ T = TypeVar("T")
 class SharedRead(Generic[T]):
     """A read that callers may ask for at once; each gets one that *began after it asked*.
 
-    A submit must see its own job in the list that follows, and the list of a large cluster is megabytes:
-    k submits in flight share about two lists instead of making k. A failure is shared as well, so
-    that k callers do not wait for k deadlines in turn.
+    A submit must see its own job in the list that follows, and the list of a large cluster is
+    megabytes: k submits in flight share about two lists instead of making k. A failure is shared as
+    well, so that k callers do not wait for k deadlines in turn.
     """
 
     def __init__(self, read: Callable[[], T]) -> None:

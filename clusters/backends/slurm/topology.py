@@ -1,10 +1,10 @@
 """Where a node sits. REST shows no topology, so it is read from node features or a topology.conf.
 
-Options: `tier.<tier>` is a regular expression that one feature of each node matches, `<tier>` being a
-tier of the federation (`clusters.core.domains`), e.g. `tier.leaf` = `^rack\\d+$`; without any, features like
-`leaf000` and `spine000` are looked for. `topology_conf` is the text of the cluster's topology.conf and then
-takes the place of features: its switches get the tiers of option `tiers` (widest first, default `spine,leaf`),
-the switch next to the nodes the last one.
+Options: `tier.<tier>` is a regular expression that one feature of each node matches, `<tier>` being
+a tier of the federation (`clusters.core.domains`), e.g. `tier.leaf` = `^rack\\d+$`; without any,
+features like `leaf000` and `spine000` are looked for. `topology_conf` is the text of the cluster's
+topology.conf and then takes the place of features: its switches get the tiers of option `tiers`
+(widest first, default `spine,leaf`), the switch next to the nodes the last one.
 """
 
 import re
@@ -44,7 +44,7 @@ class Topology:
 
 
 def _tiers(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Widest first: as listed, else by their rank in the federation (a stored object has no order)."""
+    """Widest first: as listed, else by rank in the federation (a stored object has no order)."""
     listed = tuple(tier.strip() for tier in options.get("tiers", "").split(",") if tier.strip())
     named = {key.removeprefix("tier.") for key in options if key.startswith("tier.")}
     return listed or tuple(sorted(named, key=_rank)) or ("spine", "leaf")

@@ -1,7 +1,8 @@
 """A gang as Slurm's submit request.
 
-Names: the job's name is the fence and its comment `<mark>:<fence>`, both plain ASCII of our own; the
-user's title may hold any text and therefore travels only in the environment (`MUSTER_JOB_NAME`).
+Names: the job's name is the fence and its comment `<mark>:<fence>`, both plain ASCII of our own;
+the user's title may hold any text and therefore travels only in the environment
+(`MUSTER_JOB_NAME`).
 """
 
 import re
@@ -116,9 +117,9 @@ def _signal(name: str) -> str:
 def guard_shell(script: str, signal: str) -> str:
     """Keep a shell script alive under the checkpoint signal, by a no-op trap after the first line.
 
-    Slurm 22.05 signals the batch shell together with the steps, and an untrapped USR1 ends the shell
-    and so the job. The user's own trap comes later and wins; programs the shell starts get the
-    signal as usual, since a trap (unlike an ignored signal) is not inherited. Scripts of other
+    Slurm 22.05 signals the batch shell together with the steps, and an untrapped USR1 ends the
+    shell and so the job. The user's own trap comes later and wins; programs the shell starts get
+    the signal as usual, since a trap (unlike an ignored signal) is not inherited. Scripts of other
     interpreters are left as they are.
     """
     first, newline, rest = script.partition("\n")
@@ -131,10 +132,10 @@ def guard_shell(script: str, signal: str) -> str:
 def environment(gang: Gang, options: Mapping[str, str], cluster: str) -> dict[str, str]:
     """The job's whole environment: a batch job over REST gets nothing else.
 
-    Defaults, then the cluster's `environment.*` options (`{account}` is filled in), then the user's,
-    then our own `MUSTER_*`, which nobody overrides. `srun torchrun train.py` works as it is: torchrun
-    takes its flags from `PET_*`; scripts that build their own command line find `MASTER_ADDR`,
-    `MASTER_PORT`, `NNODES`, `GPUS_PER_NODE` and `WORLD_SIZE` (the number of GPUs).
+    Defaults, then the cluster's `environment.*` options (`{account}` is filled in), then the
+    user's, then our own `MUSTER_*`, which nobody overrides. `srun torchrun train.py` works as it
+    is: torchrun takes its flags from `PET_*`; scripts that build their own command line find
+    `MASTER_ADDR`, `MASTER_PORT`, `NNODES`, `GPUS_PER_NODE` and `WORLD_SIZE` (the number of GPUs).
     """
     own = {
         "MUSTER_FENCE": gang.fence,

@@ -1,7 +1,7 @@
 """Single values as the API versions spell them.
 
-Up to v0.0.38 a number is a number and a state one word; from v0.0.39 on numbers that may be unset are
-`{"set", "infinite", "number"}` and states are lists. Reading by shape keeps one reader for all.
+Up to v0.0.38 a number is a number and a state one word; from v0.0.39 on numbers that may be unset
+are `{"set", "infinite", "number"}` and states are lists. Reading by shape keeps one reader for all.
 """
 
 from typing import Any

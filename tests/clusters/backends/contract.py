@@ -1,4 +1,4 @@
-"""What every Slurm must do for Muster: one list of scenarios for recordings, simulator and real thing."""
+"""What every Slurm must do for Muster: the same scenarios on recordings, simulator, real Slurm."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -252,7 +252,7 @@ def refuses_in_its_own_words(site: Site) -> None:
 
 
 def says_why_the_impossible_waits(site: Site) -> None:
-    """A held submit skips Slurm's look at the nodes (2014), so what cannot run waits and says so."""
+    """A held submit skips Slurm's look at the nodes (2014): what cannot run waits, and says so."""
     shape = GangShape(1, NodeShape(9, 2, 2000), exclusive=True)
     gang = site.gang("nine", site.nodes()[:1], shape=shape)
     site.backend().submit(gang)

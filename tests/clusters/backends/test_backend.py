@@ -22,6 +22,7 @@ from tests.clusters.backends.fake import Answer, Table, backend, connection, fau
 from tests.clusters.backends.test_translate import GANG
 
 FENCE = GANG.fence
+TANGLED = "SwitchName=a Switches=b\nSwitchName=b Switches=a Nodes=n1"
 NOTHING = faulty(200, {"error_number": 9003, "error": "Nothing found with query"})
 
 
@@ -295,6 +296,32 @@ def test_an_unreachable_cluster_is_a_finding() -> None:
     (finding,) = report.findings
     assert (finding.capability, finding.is_on) == ("reachable", False)
     assert "slurmrestd" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout_s": "soon"},
+        {"token_life_s": "nan"},
+        {"tier.leaf": "("},
+        {"topology_conf": TANGLED},
+    ],
+)
+def test_a_bad_option_is_named(options: dict[str, str]) -> None:
+    slurm = backend(cluster([]), **options)
+    with pytest.raises(BackendUnavailableError) as bad:
+        slurm.observe(1, [])
+    assert bad.value.code == "options"
+    assert next(iter(options)).split(".")[0] in bad.value.words
+    (finding,) = slurm.probe(1).findings
+    assert finding.fix == "correct the option"
+
+
+def test_what_cannot_be_read_is_no_reason_to_crash() -> None:
+    table = cluster([job(5, "RUNNING", "None", nodes="n[0-")])
+    with pytest.raises(BackendUnavailableError) as bad:
+        backend(table).observe(1, [])
+    assert bad.value.code == "unreadable"
 
 
 def test_the_registry_knows_slurm() -> None:

@@ -1,4 +1,4 @@
-"""The contract on recordings of real Slurm 22.05.8 (see `test_contract_live` for how they are made)."""
+"""The contract on recordings of real Slurm 22.05.8 (`test_contract_live` makes them)."""
 
 from pathlib import Path
 

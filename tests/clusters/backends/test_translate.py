@@ -33,7 +33,8 @@ def test_v38_speaks_sbatch() -> None:
     variables = body["job"].pop("environment")
     assert variables["MUSTER_JOB_NAME"] == GANG.title
     assert body == {
-        "script": "#!/bin/bash\ntrap : USR1  # muster: the checkpoint signal\nsrun torchrun train.py\n",
+        "script": "#!/bin/bash\ntrap : USR1  # muster: the checkpoint signal\n"
+        "srun torchrun train.py\n",
         "job": {
             "name": "mst-7f3a9c-a1",
             "comment": "muster:mst-7f3a9c-a1",

@@ -23,7 +23,7 @@ def _request_of(request: httpx.Request) -> Json:
 def _slim(path: str, reply: str, salt: str) -> str:
     """The reply without what no test reads, so that recordings stay small and equal replies equal.
 
-    Cut: other scenarios' jobs, the load of nodes, statistics but the clock, schemas but their paths.
+    Cut: other scenarios' jobs, the load of nodes, statistics but the clock, schemas but paths.
     """
     try:
         body = json.loads(reply)

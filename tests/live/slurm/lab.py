@@ -1,4 +1,4 @@
-"""The lab clusters of `script/slurm-lab` as tests use them: where they are, and an admin's hands."""
+"""The lab clusters of `script/slurm-lab` as tests use them, and an admin's hands on them."""
 
 import os
 import subprocess
