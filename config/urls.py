@@ -5,15 +5,20 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from config import operations
 from config.openapi import Schema
+from federation.urls import page_urls
+from tenancy.views import page_urls as access_urls
 
 # What is below a tenant is matched before the tenant's own path, which may hold slashes.
 API: list[URLPattern | URLResolver] = [
     path("schema", Schema.as_view(), name="schema"),
     path("", include("federation.api.urls")),
+    path("", include("accounting.urls")),
     path("", include("clusters.urls")),
     path("", include("tenancy.api.urls")),
 ]
 urlpatterns: list[URLPattern | URLResolver] = [
+    *access_urls,
+    *page_urls,
     path("admin/", admin.site.urls),
     path("api/v1/", include((API, "api"))),
     path("healthz", operations.healthz, name="healthz"),

@@ -40,7 +40,7 @@ def running(argv: list[str], server: socket.socket, ready: str, **own: str) -> I
         **own,
     }
     command = [sys.executable, "-m", *argv]
-    with subprocess.Popen(command, env=environment, pass_fds=[server.fileno()]) as child:
+    with subprocess.Popen(command, env=environment, pass_fds=[server.fileno()]) as child:  # noqa: S603
         try:
             _await_answer(child, url + ready)
             yield url

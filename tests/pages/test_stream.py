@@ -15,6 +15,7 @@ from django.utils import timezone
 from tenancy.models import ApiToken, Event, Membership, Tenant, User
 from tenancy.services.access import create_tenant, create_token, set_member
 from tenancy.services.records import Change, ring, write_events
+from tests.pages.scene import HASH, PASSWORD
 from tests.pages.servers import database_url, stream
 from tests.pages.sse import reading
 
@@ -33,7 +34,7 @@ def server(django_db_setup: None) -> Iterator[str]:
 def person(name: str, tenant: Tenant | None, *, scopes: tuple[str, ...] = ("read",)) -> str:
     """A person who may see `tenant` (None: an admin); the text of a token."""
     now = timezone.now()
-    user = User.objects.create_user(name, password="correct horse battery", is_superuser=not tenant)
+    user = User.objects.create(username=name, password=HASH, is_superuser=not tenant)
     if tenant is not None:
         set_member(actor=None, tenant=tenant, user=user, role="viewer", now=now)
     _, token = create_token(
@@ -144,7 +145,9 @@ def test_a_revoked_token_ends_the_stream(server: str) -> None:
 def test_a_lost_membership_narrows_the_stream(server: str) -> None:
     acme, vision = tenant("acme"), tenant("vision")
     token = person("mia", acme)
-    set_member(actor=None, tenant=vision, user=User.objects.get(), role="viewer", now=timezone.now())
+    set_member(
+        actor=None, tenant=vision, user=User.objects.get(), role="viewer", now=timezone.now()
+    )
     with reading(server, token) as reader:
         tell("before", tenant=acme)
         assert reader.take(1) == ["before"]
@@ -160,7 +163,7 @@ def test_the_browser_session_opens_the_stream_until_it_ends(server: str) -> None
     acme = tenant("acme")
     person("mia", acme)
     browser = Client()
-    assert browser.login(username="mia", password="correct horse battery")
+    assert browser.login(username="mia", password=PASSWORD)
     cookie = f"sessionid={browser.cookies['sessionid'].value}"
     with reading(server, "", Authorization="", Cookie=cookie) as reader:
         tell("seen", tenant=acme)
