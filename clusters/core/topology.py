@@ -11,7 +11,7 @@ nodes. Kinds that no node tells apart share their counts.
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from clusters.core.domains import CLUSTER, HOST, RANK, TIERS, NodeRoom, Tree
@@ -58,9 +58,9 @@ class _Counts:
         self.need = need
         self.exclusive = exclusive
         self.excluded = {tree.numbers[name] for name in excluded if name in tree.numbers}
-        self.gpus = [-1] * len(tree.order)
-        self.sizes = [[0] * len(domains) for domains in tree.by_rank]
-        self.free = [[0] * len(domains) for domains in tree.by_rank]
+        self.gpus: list[int] = []
+        self.sizes: list[list[int]] = []
+        self.free: list[list[int]] = []
         self.hosts: Counter[int] = Counter()
         self.seen = 0
 
@@ -72,14 +72,20 @@ class Room:
         tree = Tree(nodes)
         self._begin(tree, [node.free for node in tree.order], [node.usable for node in tree.order])
 
-    def _begin(self, tree: Tree, free: list[NodeShape], usable: list[bool]) -> None:
+    def _begin(self, tree: Tree, free: Sequence[NodeShape], usable: Sequence[bool]) -> None:
         self._tree = tree
-        self._free = free
-        self._usable = usable
+        self._usable = list(usable)
         self._whole = [
             is_usable and left == node.total
             for is_usable, left, node in zip(usable, free, tree.order, strict=True)
         ]
+        # By dimension (GPUs, CPUs, MiB), what is free of each node; a node not usable has -1.
+        pairs = list(zip(usable, free, strict=True))
+        self._free = (
+            [left.gpus if is_usable else -1 for is_usable, left in pairs],
+            [left.cpus if is_usable else -1 for is_usable, left in pairs],
+            [left.memory_mib if is_usable else -1 for is_usable, left in pairs],
+        )
         self._broken = [0] * len(tree.parents)
         for number, whole in enumerate(self._whole):
             if not whole:
@@ -87,9 +93,8 @@ class Room:
         self._log: list[int] = []
         self._counts: dict[tuple[NodeShape, bool, frozenset[str]], _Counts] = {}
         # Values that tell nodes apart. A superset stays exact, so none is ever removed.
-        self._steps = tuple(
-            sorted({_dimension(shape, axis) for shape in set(free)}) for axis in range(3)
-        )
+        self._steps = tuple(sorted(set(values)) for values in self._free)
+        self._rounds: dict[NodeShape, NodeShape] = {}
 
     @cached_property
     def at_rest(self) -> "Room":
@@ -102,9 +107,7 @@ class Room:
     @property
     def free_gpus(self) -> int:
         """Free GPUs of the usable nodes."""
-        return sum(
-            free.gpus for free, is_usable in zip(self._free, self._usable, strict=True) if is_usable
-        )
+        return sum(gpus for gpus in self._free[0] if gpus > 0)
 
     def fit(
         self, shape: GangShape, required: str = "", excluded: frozenset[str] = NOTHING
@@ -152,31 +155,35 @@ class Room:
 
     def widest(
         self, shape: GangShape, required: str = "", excluded: frozenset[str] = NOTHING
-    ) -> int:
-        """The most members of the gang that one allowed domain could hold now (0 = none)."""
+    ) -> tuple[int, int]:
+        """The most members of the gang that one allowed domain could hold now, and the cluster."""
         counts = self._counted(shape, excluded)
-        ranks = list(self._ranks(replace(shape, nodes=2), required))
-        if ranks:
-            return max(max(counts.sizes[rank]) for rank in ranks)
-        return min(1, sum(counts.hosts.values()))
+        anywhere = counts.sizes[CLUSTER][0]
+        widest = RANK[required] if required else CLUSTER
+        ranks = [rank for rank in range(1, widest + 1) if self._tree.by_rank[rank]]
+        together = [max(counts.sizes[rank]) for rank in ranks]
+        return max(together, default=min(1, anywhere)), anywhere
 
     def take(self, nodes: Iterable[str], shape: GangShape) -> None:
         """Give a member to each of the nodes."""
         for name in nodes:
             number = self._tree.numbers[name]
-            free = self._free[number]
-            left = _taken(free, shape)
-            assert min(left.gpus, left.cpus, left.memory_mib) >= 0, f"{name} has not enough free"
-            self._free[number] = left
+            for axis, need in enumerate(_axes(shape.per_node)):
+                values = self._free[axis]
+                assert values[number] >= need, f"{name} has not enough free"
+                values[number] = 0 if shape.exclusive else values[number] - need
+                self._add_step(axis, values[number])
             if self._whole[number]:
                 self._whole[number] = False
                 self._break(number)
             self._log.append(number)
-            for axis, steps in enumerate(self._steps):
-                value = _dimension(left, axis)
-                place = bisect_left(steps, value)
-                if place == len(steps) or steps[place] != value:
-                    insort(steps, value)
+
+    def _add_step(self, axis: int, value: int) -> None:
+        steps = self._steps[axis]
+        place = bisect_left(steps, value)
+        if place == len(steps) or steps[place] != value:
+            insort(steps, value)
+            self._rounds.clear()
 
     def free_blocks(self) -> Mapping[str, int]:
         """By tier, the most GPUs on wholly free nodes that share one domain of it."""
@@ -228,65 +235,84 @@ class Room:
 
     def _counted(self, shape: GangShape, excluded: frozenset[str]) -> _Counts:
         """The counts for a kind of ask, up to date."""
-        need = self._rounded(shape.per_node)
+        need = self._rounds.get(shape.per_node) or self._rounded(shape.per_node)
         key = (need, shape.exclusive, excluded)
         counts = self._counts.get(key)
         if counts is None:
             counts = _Counts(self._tree, need, exclusive=shape.exclusive, excluded=excluded)
-            self._recount(counts, range(len(self._free)))
+            self._count(counts)
+            counts.seen = len(self._log)
             self._counts[key] = counts  # complete before other threads see it
         elif counts.seen < len(self._log):
             self._recount(counts, set(self._log[counts.seen :]))
-        counts.seen = len(self._log)
+            counts.seen = len(self._log)
         return counts
 
     def _rounded(self, need: NodeShape) -> NodeShape:
         """The need raised to the next values that tell nodes apart: the same nodes satisfy both."""
         values = []
-        for axis, steps in enumerate(self._steps):
-            value = _dimension(need, axis)
+        for steps, value in zip(self._steps, _axes(need), strict=True):
             place = bisect_left(steps, value)
             values.append(steps[place] if place < len(steps) else value)
-        return NodeShape(*values)
+        self._rounds[need] = NodeShape(*values)
+        return self._rounds[need]
+
+    def _count(self, counts: _Counts) -> None:
+        """Count all nodes: first where they are at home, then upwards."""
+        tree, need = self._tree, counts.need
+        asked, cpus_asked, memory_asked = _axes(need)
+        counts.gpus = [
+            gpus if gpus >= asked and cpus >= cpus_asked and memory >= memory_asked else -1
+            for gpus, cpus, memory in zip(*self._free, strict=True)
+        ]
+        if counts.exclusive or counts.excluded:
+            for number, whole in enumerate(self._whole):
+                if number in counts.excluded or (counts.exclusive and not whole):
+                    counts.gpus[number] = -1
+        sizes, free = [0] * len(tree.parents), [0] * len(tree.parents)
+        for home, gpus in zip(tree.home, counts.gpus, strict=True):
+            if gpus >= 0:
+                sizes[home] += 1
+                free[home] += gpus
+        for domain in range(len(sizes) - 1, 0, -1):
+            sizes[tree.parents[domain]] += sizes[domain]
+            free[tree.parents[domain]] += free[domain]
+        counts.sizes = [[sizes[domain] for domain in domains] for domains in tree.by_rank]
+        counts.free = [[free[domain] for domain in domains] for domains in tree.by_rank]
+        counts.hosts = Counter(gpus for gpus in counts.gpus if gpus >= 0)
 
     def _recount(self, counts: _Counts, numbers: Iterable[int]) -> None:
+        """Count the nodes that were taken since: they have less, or are candidates no more."""
         tree, hosts, gpus = self._tree, counts.hosts, counts.gpus
         for number in numbers:
             before, after = gpus[number], self._candidate(counts, number)
             if before == after:
                 continue
             gpus[number] = after
-            size = (after >= 0) - (before >= 0)
-            free = max(after, 0) - max(before, 0)
-            if before >= 0:
-                hosts[before] -= 1
-                if not hosts[before]:
-                    del hosts[before]
+            hosts[before] -= 1
+            if not hosts[before]:
+                del hosts[before]
             if after >= 0:
                 hosts[after] += 1
+            lost, less = int(after < 0), before - max(after, 0)
             for domain in tree.chains[tree.home[number]]:
                 rank, slot = tree.ranks[domain], tree.slots[domain]
-                counts.sizes[rank][slot] += size
-                counts.free[rank][slot] += free
+                counts.sizes[rank][slot] -= lost
+                counts.free[rank][slot] -= less
 
     def _candidate(self, counts: _Counts, number: int) -> int:
-        """The node's free GPUs if it can take a member, else -1."""
-        free, need = self._free[number], counts.need
-        if (
-            free.gpus < need.gpus
-            or free.cpus < need.cpus
-            or free.memory_mib < need.memory_mib
-            or not self._usable[number]
-            or (counts.exclusive and not self._whole[number])
-            or number in counts.excluded
-        ):
+        """The free GPUs of a node of which something was taken if it can take a member, else -1."""
+        if counts.exclusive or number in counts.excluded:
             return -1
-        return free.gpus
+        needs = zip(self._free, _axes(counts.need), strict=True)
+        if any(values[number] < need for values, need in needs):
+            return -1
+        return self._free[0][number]
 
     @staticmethod
     def _tightest(counts: _Counts, rank: int, nodes: int) -> int:
         sizes = zip(counts.sizes[rank], counts.free[rank], strict=True)
-        return min(free for size, free in sizes if size >= nodes)
+        return min([free for size, free in sizes if size >= nodes])
 
     def _tightest_host(self, counts: _Counts, gpus: int, growth: Sequence[int]) -> int:
         home = self._tree.home
@@ -319,14 +345,5 @@ class Room:
         yield from self._inside(part, nodes, counts, growth) if is_domain else (part,)
 
 
-def _dimension(shape: NodeShape, axis: int) -> int:
-    return (shape.gpus, shape.cpus, shape.memory_mib)[axis]
-
-
-def _taken(free: NodeShape, shape: GangShape) -> NodeShape:
-    if shape.exclusive:
-        return NodeShape(0, 0, 0)
-    need = shape.per_node
-    return NodeShape(
-        free.gpus - need.gpus, free.cpus - need.cpus, free.memory_mib - need.memory_mib
-    )
+def _axes(shape: NodeShape) -> tuple[int, int, int]:
+    return shape.gpus, shape.cpus, shape.memory_mib

@@ -21,7 +21,7 @@ def _pass(snapshot: Snapshot, draft: Draft, service_class: str) -> Draft:
         site = choose(draft, job, service_class)
         if site is not None:
             draft.bind(job, site, service_class)
-            turns.grant(job, site.option.shape.gpus)
+            turns.grant(site.option.shape.gpus)
     return draft
 
 

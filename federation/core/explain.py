@@ -85,19 +85,14 @@ class _Words:
         if code:
             return standing(job, site, code)
         room, shape = self._draft.room(site), site.option.shape
-        never = too_large(site, room.at_rest, shape, job.ask.required_tier)
-        if never is not None:
-            return never
-        excluded = self._draft.excluded(job, site)
         required = job.ask.required_tier
-        if room.fit(shape, required, excluded) is not None:
+        together, anywhere = room.widest(shape, required, self._draft.excluded(job, site))
+        if together >= shape.nodes:
             return None
-        return self._maintenance(job, site, room) or _no_room(
-            site,
-            shape,
-            required,
-            anywhere=room.widest(shape, "", excluded),
-            together=room.widest(shape, required, excluded),
+        return (
+            too_large(site, room.at_rest, shape, required)
+            or self._maintenance(job, site, room)
+            or _no_room(site, shape, required, anywhere=anywhere, together=together)
         )
 
     def _maintenance(self, job: WaitingJob, site: Site, room: Room) -> Reason | None:
@@ -223,9 +218,9 @@ def standing(job: WaitingJob, site: Site, code: str) -> Reason:
 
 def too_large(site: Site, at_rest: Room, shape: GangShape, required: str) -> Reason | None:
     """That the gang would not fit at the site even if it were empty, else None."""
-    if at_rest.fit(shape, required) is not None:
+    most, _ = at_rest.widest(shape, required)
+    if most >= shape.nodes:
         return None
-    most = at_rest.widest(shape, required)
     where = f"one {required} of {site.cluster.name}" if required else site.cluster.name
     return _at(
         site,

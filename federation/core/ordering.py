@@ -27,41 +27,50 @@ def held(uses: Iterable[Use], *classes: str) -> dict[UUID, int]:
     return gpus
 
 
+class _Line:
+    """One tenant's jobs, the next one at the end, and the GPUs that it holds."""
+
+    __slots__ = ("gpus", "jobs")
+
+    def __init__(self, gpus: int) -> None:
+        self.gpus = gpus
+        self.jobs: list[WaitingJob] = []
+
+    def key(self) -> tuple[int, int, int, "_Line"]:
+        """Who goes first; jobs' ids differ, so lines are never compared."""
+        head = self.jobs[-1]
+        return self.gpus, head.queued_ms, head.id, self
+
+
 class Turns(Iterator[WaitingJob]):
     """Jobs in the order in which they may ask. `grant` tells what the last one got."""
 
     def __init__(self, jobs: Iterable[WaitingJob], gpus: Mapping[UUID, int]) -> None:
         """`gpus` is what each tenant holds already."""
-        self._gpus = dict(gpus)
-        self._queues: dict[UUID, list[WaitingJob]] = {}
+        lines: dict[UUID, _Line] = {}
         for job in jobs:
-            self._queues.setdefault(job.tenant, []).append(job)
-        for queue in self._queues.values():
-            queue.sort(key=within_tenant, reverse=True)  # the next one stands at the end
-        self._heap = [self._key(tenant) for tenant in self._queues]
+            line = lines.get(job.tenant)
+            if line is None:
+                line = lines[job.tenant] = _Line(gpus.get(job.tenant, 0))
+            line.jobs.append(job)
+        for line in lines.values():
+            line.jobs.sort(key=within_tenant, reverse=True)
+        self._heap = [line.key() for line in lines.values()]
         heapify(self._heap)
+        self._last: _Line | None = None
 
     def __next__(self) -> WaitingJob:
-        while self._heap:
-            key = heappop(self._heap)
-            tenant = key[-1]
-            if key[0] != self._gpus.get(tenant, 0):
-                heappush(self._heap, self._key(tenant))
-                continue
-            queue = self._queues[tenant]
-            job = queue.pop()
-            if queue:
-                heappush(self._heap, self._key(tenant))
-            return job
-        raise StopIteration
+        if self._last is not None and self._last.jobs:
+            heappush(self._heap, self._last.key())
+        if not self._heap:
+            raise StopIteration
+        self._last = heappop(self._heap)[-1]
+        return self._last.jobs.pop()
 
-    def grant(self, job: WaitingJob, gpus: int) -> None:
-        """Count GPUs that the job's tenant got in this turn."""
-        self._gpus[job.tenant] = self._gpus.get(job.tenant, 0) + gpus
-
-    def _key(self, tenant: UUID) -> tuple[int, int, int, UUID]:
-        head = self._queues[tenant][-1]
-        return (self._gpus.get(tenant, 0), head.queued_ms, head.id, tenant)
+    def grant(self, gpus: int) -> None:
+        """Count GPUs that the last job's tenant got in its turn."""
+        assert self._last is not None, "nobody has had a turn yet"
+        self._last.gpus += gpus
 
 
 def rank(jobs: Iterable[WaitingJob], gpus: Mapping[UUID, int]) -> tuple[int, ...]:
@@ -70,5 +79,5 @@ def rank(jobs: Iterable[WaitingJob], gpus: Mapping[UUID, int]) -> tuple[int, ...
     order = []
     for job in turns:
         order.append(job.id)
-        turns.grant(job, job.ask.options[0].shape.gpus)
+        turns.grant(job.ask.options[0].shape.gpus)
     return tuple(order)

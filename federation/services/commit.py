@@ -20,6 +20,7 @@ from federation.core.plan import Binding, Plan
 from federation.core.spec import JobSpec
 from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.services.reasons import write_reasons
+from kit.bulk import insert_rows
 from kit.ids import fence, new_id
 from quotas.models import Quota
 from tenancy.models import Tenant
@@ -55,11 +56,11 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A binding with its new attempt and what the backend is told."""
+    """A binding with its new attempt's id and fence, and what the backend is told."""
 
     binding: Binding
     job: Mapping[str, Any]
-    attempt: Attempt
+    attempt_id: UUID
     gang: Gang
 
 
@@ -86,7 +87,7 @@ def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> C
         with transaction.atomic():
             _require_epoch(epoch)
             facts = _lock_facts(plan)
-            orders, stale = _sort_out(plan, facts, now)
+            orders, stale = _sort_out(plan, facts)
             _write_orders(orders, now)
             _write_decision(plan, orders, stale, epoch=epoch, now=now, took_ms=took_ms)
     with transaction.atomic():
@@ -149,9 +150,7 @@ def _lock_facts(plan: Plan) -> _Facts:
     )
 
 
-def _sort_out(
-    plan: Plan, facts: _Facts, now: datetime
-) -> tuple[list[_Order], list[dict[str, str | int]]]:
+def _sort_out(plan: Plan, facts: _Facts) -> tuple[list[_Order], list[dict[str, str | int]]]:
     """The bindings that still hold, as orders, and the stale ones with what changed."""
     changed = _changes(plan, facts)
     orders: list[_Order] = []
@@ -161,7 +160,7 @@ def _sort_out(
         if what:
             stale.append({"job": binding.job, "changed": what})
         else:
-            orders.append(_order(binding, facts, now))
+            orders.append(_order(binding, facts))
     return orders, stale
 
 
@@ -204,40 +203,27 @@ def _is_as_seen(job: Mapping[str, Any], binding: Binding) -> bool:
     )
 
 
-def _order(binding: Binding, facts: _Facts, now: datetime) -> _Order:
-    job, shape = facts.jobs[binding.job], binding.shape
-    account = facts.accounts[binding.cluster, binding.user]
-    attempt = Attempt(
-        id=new_id(),
-        job_id=binding.job,
-        number=binding.number,
-        fence=fence(job["uuid"], binding.number),
-        cluster_id=binding.cluster,
-        flavor_id=binding.flavor,
-        service_class=binding.service_class,
-        nodes=list(binding.nodes),
-        gpus_per_node=shape.per_node.gpus,
-        cpus_per_node=shape.per_node.cpus,
-        memory_mib_per_node=shape.per_node.memory_mib,
-        exclusive=shape.exclusive,
-        tier=binding.tier,
-        account=account,
-        bound_at=now,
+def _order(binding: Binding, facts: _Facts) -> _Order:
+    job = facts.jobs[binding.job]
+    gang = gang_of(
+        binding,
+        job,
+        account=facts.accounts[binding.cluster, binding.user],
+        options=facts.clusters[binding.cluster]["options"],
     )
-    options = facts.clusters[binding.cluster]["options"]
-    return _Order(binding, job, attempt, gang_of(binding, job, attempt, options))
+    return _Order(binding, job, new_id(), gang)
 
 
 def gang_of(
-    binding: Binding, job: Mapping[str, Any], attempt: Attempt, options: Mapping[str, str]
+    binding: Binding, job: Mapping[str, Any], *, account: str, options: Mapping[str, str]
 ) -> Gang:
     """What the backend is told. `options` are the cluster's: `charge`, `qos.<class>`."""
     spec = JobSpec.from_json(job["spec"])
     checkpoint = spec.checkpoint
     return Gang(
-        fence=attempt.fence,
+        fence=fence(job["uuid"], binding.number),
         title=job["name"],
-        account=attempt.account,
+        account=account,
         charge=options.get("charge", ""),
         queue=binding.queue,
         service_class=options.get(f"qos.{binding.service_class}", ""),
@@ -269,21 +255,8 @@ def gang_of(
 def _write_orders(orders: Sequence[_Order], now: datetime) -> None:
     if not orders:
         return
-    Attempt.objects.bulk_create([order.attempt for order in orders])
-    Command.objects.bulk_create(
-        [
-            Command(
-                key=f"submit:{order.attempt.id}",
-                cluster_id=order.binding.cluster,
-                kind=Command.Kind.SUBMIT,
-                fence=order.attempt.fence,
-                payload=order.gang.to_json(),
-                created_at=now,
-                not_before=now,
-            )
-            for order in orders
-        ]
-    )
+    insert_rows(Attempt, [_attempt_row(order, now) for order in orders])
+    insert_rows(Command, [_command_row(order, now) for order in orders])
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE federation_job SET state = %s, class_now = bound.class, version = version + 1,"
@@ -300,6 +273,39 @@ def _write_orders(orders: Sequence[_Order], now: datetime) -> None:
     write_events(changes=map(_bound_event, orders), now=now)
 
 
+def _attempt_row(order: _Order, now: datetime) -> dict[str, Any]:
+    binding, need = order.binding, order.binding.shape.per_node
+    return {
+        "id": order.attempt_id,
+        "job_id": binding.job,
+        "number": binding.number,
+        "fence": order.gang.fence,
+        "cluster_id": binding.cluster,
+        "flavor_id": binding.flavor,
+        "service_class": binding.service_class,
+        "nodes": binding.nodes,
+        "gpus_per_node": need.gpus,
+        "cpus_per_node": need.cpus,
+        "memory_mib_per_node": need.memory_mib,
+        "exclusive": binding.shape.exclusive,
+        "tier": binding.tier,
+        "account": order.gang.account,
+        "bound_at": now,
+    }
+
+
+def _command_row(order: _Order, now: datetime) -> dict[str, Any]:
+    return {
+        "key": f"submit:{order.attempt_id}",
+        "cluster_id": order.binding.cluster,
+        "kind": Command.Kind.SUBMIT.value,
+        "fence": order.gang.fence,
+        "payload": order.gang.to_json(),
+        "created_at": now,
+        "not_before": now,
+    }
+
+
 def _bound_event(order: _Order) -> Change:
     binding = order.binding
     return Change(
@@ -307,7 +313,7 @@ def _bound_event(order: _Order) -> Change:
         subject=str(order.job["uuid"]),
         tenant_id=order.job["tenant_id"],
         cause="bound",
-        data={**_summary(order), "nodes": list(binding.nodes), "fence": order.attempt.fence},
+        data={**_summary(order), "nodes": list(binding.nodes), "fence": order.gang.fence},
     )
 
 

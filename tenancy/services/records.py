@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from kit.bulk import insert_rows
 from kit.intervals import DAY_MS
 from tenancy.models import AuditEntry, Event, IdempotencyRecord, User
 
@@ -28,18 +29,19 @@ class Change:
 
 def write_events(*, changes: Iterable[Change], now: datetime) -> None:
     """Writes events in one statement, whatever their number."""
-    Event.objects.bulk_create(
+    insert_rows(
+        Event,
         [
-            Event(
-                at=now,
-                kind=change.kind,
-                subject=change.subject,
-                tenant_id=change.tenant_id,
-                cause=change.cause,
-                data=dict(change.data),
-            )
+            {
+                "at": now,
+                "kind": change.kind,
+                "subject": change.subject,
+                "tenant_id": change.tenant_id,
+                "cause": change.cause,
+                "data": dict(change.data),
+            }
             for change in changes
-        ]
+        ],
     )
 
 
