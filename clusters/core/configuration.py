@@ -12,7 +12,7 @@ from kit.errors import FieldProblem
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
-STORE = re.compile(r"[a-z0-9][a-z0-9:._-]{0,62}")
+STORE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,62}")  # as in a job's `requires`
 LARGEST_FACT = 1_000_000  # GB or teraflops of one GPU; more is a slip of the keyboard
 NOT_A_PERSON = frozenset({"root"})
 
@@ -71,7 +71,7 @@ def store_problems(pointer: str, stores: object) -> Iterator[FieldProblem]:
             yield FieldProblem(
                 f"{pointer}/{index}",
                 "invalid_name",
-                "Use 1 to 63 of a-z, 0-9, ':', '.', '_' and '-'.",
+                "Use 1 to 63 letters, digits and . _ : / -, beginning with a letter or digit.",
             )
         elif store in stores[:index]:
             yield FieldProblem(f"{pointer}/{index}", "duplicate", f"{store} stands twice.")

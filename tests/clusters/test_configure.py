@@ -29,7 +29,9 @@ def pointers(error: pytest.ExceptionInfo[InvalidContentError]) -> list[str]:
 
 
 def test_a_new_cluster_keeps_its_secret_encrypted_and_unspoken() -> None:
-    cluster = make.cluster(options={"charge": "ml", "tier.leaf": "^rack[0-9]+$"}, stores=["lustre-a"])
+    cluster = make.cluster(
+        options={"charge": "ml", "tier.leaf": "^rack[0-9]+$"}, stores=["lustre-a"]
+    )
     stored = bytes(Cluster.objects.get(name="aurora").secret)
     assert SECRET not in stored
     assert decrypt(stored, settings.ENVIRONMENT.encryption_keys) == SECRET
@@ -53,7 +55,7 @@ def test_everything_wrong_is_named_at_once() -> None:
             secret=b"",
             account="two words",
             options={"charge": "ml"},
-            stores=["lustre-a", "lustre-a", "UPPER"],
+            stores=["lustre-a", "lustre-a", "two words"],
         )
     assert pointers(error) == [
         "/name",

@@ -1,0 +1,123 @@
+"""The reference pages that are made from the code: `manage.py write_reference` writes them.
+
+A page is a function of the code alone, so that a test can compare it with the file.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.urls import get_resolver
+
+from clusters.core.options import OPTIONS
+from federation.core.spec import job_schema
+from kit.errors import REGISTRY
+
+NOTE = "<!-- Made by `manage.py write_reference`; edit the code, not this page. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """The text of each page by its file name below `docs/reference/`."""
+    return {
+        "errors.md": errors_page(),
+        "job-fields.md": job_page(),
+        "cluster-options.md": options_page(),
+    }
+
+
+def errors_page() -> str:
+    """Every error code of the API, its status, and what it means."""
+    list(get_resolver().url_patterns)  # the errors are declared beside what raises them: load all
+    rows = [
+        f"| `{kind.code}` | {kind.status} | {kind.title} | {_first(kind.__doc__)} |"
+        for kind in sorted(REGISTRY.values(), key=lambda kind: (kind.status, kind.code))
+        if kind.code != "error" and not kind.__module__.startswith("tests.")
+    ]
+    return "\n".join(
+        [
+            "# Error codes",
+            "",
+            NOTE,
+            "Errors are `application/problem+json`; `code` is stable, `detail` is for people, and",
+            "`errors` names every field that is wrong by a JSON pointer. A field's own `code` says",
+            "what is wrong with it (`missing`, `unknown_field`, `invalid_type` and so on).",
+            "",
+            "| code | status | title | meaning |",
+            "|---|--:|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def _first(text: str | None) -> str:
+    """The first paragraph of a docstring as one line that fits into a table."""
+    paragraph = (text or "").strip().split("\n\n")[0]
+    return " ".join(paragraph.split()).replace("|", "\\|")
+
+
+def job_page() -> str:
+    """Every field of a job's body."""
+    schema = job_schema()
+    lines = [
+        "# Fields of a job",
+        "",
+        NOTE,
+        "The body of `POST /api/v1/jobs`. Fields in **bold** are needed. Unknown fields are errors;",
+        "a field whose feature does not work yet is refused with the code `not_supported`.",
+        "",
+        "| field | takes | what it is |",
+        "|---|---|---|",
+        *_rows("", schema),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _rows(prefix: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    needed = schema.get("required", ())
+    for name, field in schema["properties"].items():
+        path = f"{prefix}{name}"
+        shown = f"**`{path}`**" if name in needed else f"`{path}`"
+        yield f"| {shown} | {_takes(field)} | {field.get('description', '')} |"
+        if field.get("properties"):
+            yield from _rows(f"{path}.", field)
+        elif "items" in field:
+            for choice in field["items"].get("oneOf", ()):
+                if choice.get("properties"):
+                    yield from _rows(f"{path}[].", choice)
+
+
+def _takes(schema: Mapping[str, Any]) -> str:
+    """A JSON schema in a few words."""
+    if "oneOf" in schema:
+        words = [_takes(choice) for choice in schema["oneOf"] if choice.get("type") != "null"]
+        return " or ".join(dict.fromkeys(words))
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"] if value is not None)
+    kinds = schema.get("type", "any")
+    kind = next((k for k in kinds if k != "null"), "any") if isinstance(kinds, list) else kinds
+    if kind == "array":
+        return f"list of {_takes(schema.get('items', {}))}"
+    if "minimum" in schema and "maximum" in schema:
+        return f"{kind} {schema['minimum']} to {schema['maximum']}"
+    if "maxLength" in schema:
+        return f"{kind} of at most {schema['maxLength']} letters"
+    return str(kind)
+
+
+def options_page() -> str:
+    """Every option of a cluster, by backend."""
+    lines = [
+        "# Options of a cluster",
+        "",
+        NOTE,
+        "Set in the admin (Clusters, *options*) as a JSON object of strings. A name that ends in a",
+        "dot stands for every name that begins with it.",
+    ]
+    for backend, options in OPTIONS.items():
+        lines += ["", f"## {backend}", "", "| option | takes | what it does |", "|---|---|---|"]
+        lines += [
+            f"| `{name}{'*' if name.endswith('.') else ''}` | {option.form} | {option.meaning} |"
+            for name, option in options.items()
+        ]
+    return "\n".join([*lines, ""])
