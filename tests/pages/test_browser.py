@@ -1,0 +1,163 @@
+"""Pages in a real browser, before real web and stream processes."""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from federation.models import Job
+from tenancy.services.records import ring
+from tests.pages import scene as scenes
+from tests.pages.scene import PASSWORD, Scene, tell
+from tests.pages.servers import stream, web
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+WAIT_MS = 12_000  # below the 15 s after which a page refreshes without an event
+SIZES = {"wide": (1440, 900), "phone": (390, 844)}
+
+
+@pytest.fixture(scope="module")
+def front(django_db_setup: None) -> Iterator[str]:
+    """Muster's one origin: the stream process before the web process."""
+    with web() as upstream, stream(upstream) as url:
+        yield url
+
+
+@pytest.fixture
+def scene(transactional_db: None) -> Scene:
+    return scenes.build()
+
+
+@pytest.fixture
+def browser(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    # Playwright keeps an event loop in this thread; the test's own queries run between its calls.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=found, headless=True, args=ARGUMENTS) as it,
+    ):
+        yield it
+
+
+@dataclass
+class Visit:
+    """A signed-in page that notes what goes wrong in it."""
+
+    page: Page
+    front: str
+    wrong: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.front + path)
+        if path != "/jobs/new":
+            expect(self.page.locator("#live-sign")).to_have_text("Live", timeout=WAIT_MS)
+
+
+def visit(browser: Browser, front: str, size: str = "wide", theme: str = "light") -> Visit:
+    """Sign in as Mia through the form."""
+    width, height = SIZES[size]
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme=theme,  # type: ignore[arg-type]
+        has_touch=size == "phone",
+    )
+    page = context.new_page()
+    it = Visit(page, front)
+    page.on("console", lambda said: it.wrong.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: it.wrong.append(str(error)))
+    page.on("response", lambda got: it.wrong.append(got.url) if got.status >= 400 else None)
+    page.goto(f"{front}/")
+    page.get_by_label("Name").fill("mia")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    return it
+
+
+def test_the_queue_follows_what_happens_and_keeps_what_is_open(
+    browser: Browser, front: str, scene: Scene
+) -> None:
+    it = visit(browser, front)
+    it.go("/queue")
+    row = it.page.get_by_role("row").filter(has_text="moe-1t")
+    row.get_by_text("and 1 more place").click()
+    expect(row.get_by_text("basalt takes no new work.")).to_be_visible()
+    job = scene.jobs["tts-multilingual"]
+    Job.objects.filter(pk=job.pk).update(state="held", held_by="owner")
+    tell(job, "job.held", "held_by_owner", timezone.now())
+    ring()
+    gone = it.page.get_by_role("row").filter(has_text="tts-multilingual")
+    expect(gone).to_have_count(0, timeout=WAIT_MS)
+    expect(row.get_by_text("basalt takes no new work.")).to_be_visible()
+    assert it.wrong == []
+
+
+def test_a_job_page_moves_with_its_job_and_its_buttons_work(
+    browser: Browser, front: str, scene: Scene
+) -> None:
+    it = visit(browser, front)
+    job = scene.jobs["just-in"]
+    it.go(f"/jobs/{job.uuid}")
+    Job.objects.filter(pk=job.pk).update(reasons=[
+        {"cluster": "alpine", "flavor": "h100-sxm-80", "code": "no_capacity", "message": "It is full."}
+    ])  # fmt: skip
+    tell(scene.jobs["moe-1t"], "job.changed", "", timezone.now())  # another job's: no refresh
+    tell(job, "job.queued", "vanished", timezone.now(), cluster="alpine")
+    ring()
+    expect(it.page.get_by_text("It is full.")).to_be_visible(timeout=WAIT_MS)
+    expect(it.page.get_by_text("Never appeared on alpine; waits again")).to_be_visible()
+    it.page.get_by_role("button", name="Hold").click()
+    expect(it.page.get_by_text("The job is held; it starts nowhere")).to_be_visible()
+    it.page.get_by_text("Cancel…").click()
+    it.page.get_by_role("button", name="Cancel the job").click()
+    expect(it.page.get_by_text("The job is cancelled; if it runs")).to_be_visible()
+    assert it.wrong == []
+
+
+def test_the_keyboard_reaches_the_content_and_the_theme_is_kept(
+    browser: Browser, front: str
+) -> None:
+    it = visit(browser, front)
+    it.go("/clusters")
+    it.page.keyboard.press("Tab")
+    expect(it.page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    it.page.get_by_role("button", name="Switch between light and dark").click()
+    it.page.reload()
+    expect(it.page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert it.wrong == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", list(SIZES))
+def test_every_page_fits_and_is_pictured(
+    browser: Browser, front: str, scene: Scene, size: str, theme: str,
+    pytestconfig: pytest.Config, tmp_path: Path,
+) -> None:  # fmt: skip
+    directory = Path(pytestconfig.getoption("--screenshots") or tmp_path)
+    directory.mkdir(parents=True, exist_ok=True)
+    pages = {
+        "overview": "/",
+        "clusters": "/clusters",
+        "cluster": "/clusters/alpine",
+        "queue": "/queue",
+        "jobs": "/jobs",
+        "job": f"/jobs/{scene.jobs['llm-pretrain-70b'].uuid}",
+        "waiting": f"/jobs/{scene.jobs['moe-1t'].uuid}",
+        "new": "/jobs/new",
+    }
+    it = visit(browser, front, size, theme)
+    for name, path in pages.items():
+        it.go(path)
+        wide = it.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{name} scrolls sideways by {wide} px"
+        it.page.screenshot(path=directory / f"{name}-{size}-{theme}.png", full_page=True)
+    assert it.wrong == []
