@@ -212,6 +212,7 @@ class Demo:
 
     def _muster_environment(self) -> dict[str, str]:
         own = {
+            **processes.ENVIRONMENT,
             "DJANGO_SETTINGS_MODULE": "config.settings",
             "MUSTER_SECRET_KEY": self._secrets["secret_key"],
             "MUSTER_ENCRYPTION_KEYS": self._secrets["encryption_key"],

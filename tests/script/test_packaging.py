@@ -55,6 +55,7 @@ def test_a_container_of_ours_has_no_rights_it_does_not_need(name: str) -> None:
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in service["security_opt"]
+    assert processes.ENVIRONMENT.items() <= service["environment"].items()
     values = service["environment"].values()
     assert not [value for value in values if re.search(r"://[^/]*:[^/]*@", str(value))]
 
