@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 
-
 # Django's checks load every page and form into each worker, some 10 MB apiece, to look at what
 # script/lint has looked at; the arbiter's --skip-checks is for the same reason.
 ENVIRONMENT = {"CELERY_SKIP_CHECKS": "1"}
