@@ -18,6 +18,7 @@ INVALID_ACCOUNT = 2045
 TIME_LIMIT = 2051
 INVALID_QOS = 2066
 INVALID_FEATURE = 2029
+INVALID_NICE = 2123
 
 
 def admit(world: World, request: Request) -> tuple[Request, int]:
@@ -31,6 +32,8 @@ def admit(world: World, request: Request) -> tuple[Request, int]:
         raise RefusedError(INVALID_QOS)
     limit = request.time_limit or partition.default_minutes or partition.max_minutes
     filled = replace(request, partition=partition.name, account=account, qos=qos, time_limit=limit)
+    if (request.nice or 0) < 0 and request.user not in world.config.admins:
+        raise RefusedError(INVALID_NICE)
     if not 0 < limit <= partition.max_minutes:
         raise RefusedError(TIME_LIMIT)
     _check_nodes(world, filled)
@@ -74,16 +77,20 @@ def _check_nodes(world: World, request: Request) -> None:
     if not is_dependency(request.dependency):
         raise RefusedError(DEPENDENCY)
     _check_features(world, request.constraints)
+    if not request.hold and not fits(world, request):
+        raise RefusedError(NODE_CONFIGURATION)
+
+
+def fits(world: World, request: Request) -> bool:
+    """Could the cluster's nodes, all empty, take the job? Of a held job Slurm asks it on release."""
     demand = demand_of(request, world.config)
-    if request.gpu_type not in {"", world.config.gpu_type}:
-        raise RefusedError(NODE_CONFIGURATION)
     able = able_nodes(world, request.partition, demand)
-    if not all(name in able for name in named):
-        raise RefusedError(NODE_CONFIGURATION)
+    if request.gpu_type not in {"", world.config.gpu_type}:
+        return False
     left = [node for name, node in able.items() if name not in request.excluded_nodes]
     blocks = [[n for n in left if name in n.features] for name in demand.constraint.same]
-    if max(map(len, blocks or [left])) < demand.nodes:
-        raise RefusedError(NODE_CONFIGURATION)
+    named_are_able = all(name in able for name in request.required_nodes)
+    return named_are_able and max(map(len, blocks or [left])) >= demand.nodes
 
 
 def _check_features(world: World, text: str) -> None:

@@ -62,7 +62,7 @@ def _on_limit(world: World, job_id: int, due: int) -> None:
     job = _running(world, job_id)
     if job is not None and job.limit_ms == due:
         slow = world.config.kill_wait_ms if job.program.ignores_signals else None
-        end(world, job, State.TIMEOUT, reason="TimeLimit", exit_status=15, completing_ms=slow)
+        end(world, job, State.TIMEOUT, reason="TimeLimit", completing_ms=slow)
 
 
 def _on_completed(world: World, job_id: int, due: int) -> None:

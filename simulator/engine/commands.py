@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from simulator.engine.admission import INVALID_NODE, admit
+from simulator.engine.admission import INVALID_NODE, admit, fits
 from simulator.engine.clockwork import advance
 from simulator.engine.events import push, request_pass, touch_job, touch_node
 from simulator.engine.lifecycle import (
@@ -25,7 +25,7 @@ ACCESS_DENIED = 2002
 INVALID_USER = 2010
 INVALID_JOB = 2017
 NOT_NOW = 2020
-ALREADY_DONE = 2021
+HELD = 2042
 FINISHED = 2084
 
 
@@ -98,11 +98,12 @@ def update(world: World, job_id: int, changes: dict[str, Any], actor: Actor, now
     hold, priority = changes.get("hold"), changes.get("priority")
     if hold is False and job.held_by_admin and not actor.admin:
         raise RefusedError(ACCESS_DENIED)
-    if priority is not None and not actor.admin:
-        raise RefusedError(ACCESS_DENIED)
+    if priority is not None:
+        _check_priority(job, actor)
     fields = {k: v for k, v in changes.items() if k not in {"hold", "priority"}}
     unknown = set(fields.get("required_nodes", ())) | set(fields.get("excluded_nodes", ()))
-    if not unknown <= set(world.nodes):
+    fixed = job.state is State.RUNNING and "required_nodes" in fields
+    if fixed or not unknown <= set(world.nodes):
         raise RefusedError(INVALID_NODE)
     job.request = world.requests[job.id] = replace(job.request, **fields)
     _change_limit(world, job, fields)
@@ -114,10 +115,16 @@ def update(world: World, job_id: int, changes: dict[str, Any], actor: Actor, now
     request_pass(world)
 
 
+def _check_priority(job: Job, actor: Actor) -> None:
+    """Only an administrator sets priorities, and not those of held jobs."""
+    if not actor.admin:
+        raise RefusedError(ACCESS_DENIED)
+    if job.priority == 0:
+        raise RefusedError(HELD)
+
+
 def _set_priority(world: World, job: Job, priority: int) -> None:
     job.request = world.requests[job.id] = replace(job.request, priority=priority, nice=0)
-    if job.waiting and job.priority == 0:
-        make_eligible(world, job)
     job.priority = base_priority(world, job.request)
 
 
@@ -137,7 +144,9 @@ def _hold_or_release(world: World, job: Job, actor: Actor, *, hold: bool) -> Non
             job.eligible_ms = 0
     elif job.priority == 0:
         job.held_by_admin = False
-        if job.waiting:
+        if job.waiting and not fits(world, job.request):
+            job.reason = "BadConstraints"  # and its priority stays 0, as in Slurm
+        elif job.waiting:
             make_eligible(world, job)
         else:
             job.reason, job.priority = "None", base_priority(world, job.request)

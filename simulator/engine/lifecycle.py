@@ -50,6 +50,7 @@ def make_eligible(world: World, job: Job) -> None:
     job.run.priority = job.priority
     job.reason = "BeginTime" if job.eligible_ms > world.now_ms else "None"
     if job.eligible_ms > world.now_ms:
+        job.expected_start_ms = job.eligible_ms
         push(world, job.eligible_ms, "eligible", job.id)
     else:
         request_pass(world)

@@ -197,7 +197,8 @@ def _batch_step(config: Cluster, run: Run, now_ms: int) -> Row:
     name, share = next(iter(run.shares.items()))
     kinds = ("max", "min", "average", "total")
     empty: Row = {kind: [] for kind in kinds}
-    signalled = 0 < run.exit_status < 128
+    # A timeout is no exit status of the job, but its script was told to terminate.
+    number = signal.SIGTERM if run.state is State.TIMEOUT else run.exit_status
     times = {k: v for k, v in _times(run, now_ms).items() if k not in {"eligible", "submission"}}
     return {
         "nodes": {"list": [name], "count": 1, "range": name},
@@ -207,7 +208,7 @@ def _batch_step(config: Cluster, run: Run, now_ms: int) -> Row:
             "allocated": tres.listed(_step_counts(share, config)),
         },
         "time": times,
-        "exit_code": _signalled(run.exit_status) if signalled else dict(_SUCCESS),
+        "exit_code": _signalled(number) if 0 < number < 128 else dict(_SUCCESS),
         "tasks": {"count": 1},
         "pid": None,
         "CPU": {"requested_frequency": {"min": 0, "max": 0}, "governor": []},

@@ -28,6 +28,7 @@ TEXT = {
     2054: "Unable to parse time",
     2066: "Invalid qos specification",
     2084: "Job has already finished",
+    2123: "Invalid --nice value",
     2127: "environment must be set",
     5005: "Zero Bytes were transmitted or received",
     7000: "Unable to connect to database",

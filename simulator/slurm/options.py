@@ -155,11 +155,11 @@ def _text(name: str) -> Callable[[Any, int], _FIELDS]:
     return lambda value, now: {name: _string(value)}
 
 
-def _number(name: str, label: str) -> Callable[[Any, int], _FIELDS]:
+def _number(name: str) -> Callable[[Any, int], _FIELDS]:
     def parse(value: Any, now: int) -> _FIELDS:
         text = _string(value)
         if not re.match(r"^-?\d+$", text):
-            raise ValueRefusedError(-1, f"Invalid numeric value for {label}")
+            raise ValueRefusedError(9202, "Unable to read integer value")
         return {name: int(text)}
 
     return parse
@@ -213,8 +213,9 @@ def _node_list(name: str) -> Callable[[Any, int], _FIELDS]:
     def parse(value: Any, now: int) -> _FIELDS:
         try:
             return {name: tuple(expand(_string(value)))}
-        except ValueError as error:
-            raise ValueRefusedError(2018, TEXT[2018]) from error
+        except ValueError:
+            # Not a hostlist: no node has such a name, and that is found out later.
+            return {name: (_string(value),)}
 
     return parse
 
@@ -226,7 +227,7 @@ def _minutes(value: Any, now: int) -> _FIELDS:
     try:
         return {"time_limit": parse_minutes(text)}
     except ValueError as error:
-        raise ValueRefusedError(-1, "Invalid time limit specification") from error
+        raise ValueRefusedError(-1, "Invalid time specification") from error
 
 
 def _begin(value: Any, now: int) -> _FIELDS:
@@ -253,7 +254,7 @@ _PARSERS: dict[str, Callable[[Any, int], _FIELDS]] = {
     "begin_time": _begin,
     "comment": _text("comment"),
     "constraints": _text("constraints"),
-    "cpus_per_task": _number("cpus_per_task", "cpus-per-task"),
+    "cpus_per_task": _number("cpus_per_task"),
     "current_working_directory": _text("directory"),
     "dependency": _text("dependency"),
     "environment": _environment,
@@ -265,19 +266,19 @@ _PARSERS: dict[str, Callable[[Any, int], _FIELDS]] = {
     "memory_per_cpu": _memory("memory_per_cpu_mb"),
     "memory_per_node": _memory("memory_per_node_mb"),
     "name": _text("name"),
-    "nice": _number("nice", "nice"),
+    "nice": _number("nice"),
     "no_requeue": lambda value, now: {"requeue": False},
     "nodelist": _node_list("required_nodes"),
     "nodes": _nodes,
     "partition": _text("partition"),
-    "priority": _number("priority", "priority"),
+    "priority": _number("priority"),
     "qos": _text("qos"),
     "requeue": _flag("requeue"),
     "standard_error": _text("standard_error"),
     "standard_input": _text("standard_input"),
     "standard_output": _text("standard_output"),
-    "tasks": _number("tasks", "ntasks"),
-    "tasks_per_node": _number("tasks_per_node", "ntasks-per-node"),
+    "tasks": _number("tasks"),
+    "tasks_per_node": _number("tasks_per_node"),
     "time_limit": _minutes,
 }
 

@@ -106,7 +106,7 @@ def test_nodes_are_shared_by_gpu(lab: Lab) -> None:
     [
         ("#!/bin/sh\nsleep 5\n", 60, "COMPLETED", "None", 0),
         ("#!/bin/sh\nsleep 5\nexit 3\n", 60, "FAILED", "NonZeroExitCode", 768),
-        ("#!/bin/sh\n# simulate: forever\n", 1, "TIMEOUT", "TimeLimit", 15),
+        ("#!/bin/sh\n# simulate: forever\n", 1, "TIMEOUT", "TimeLimit", 0),
         ("no shebang", 60, "FAILED", "NonZeroExitCode", 2048),
     ],
 )
@@ -166,7 +166,9 @@ def test_begin_time_and_dependencies_are_waited_for(lab: Lab) -> None:
     any_end = lab.submit(dependency=f"afterany:{first}")
     success = lab.submit(dependency=f"afterok:{first}")
     lab.wait(2)
-    assert lab.job(later)["state_reason"] == "BeginTime"
+    begins = lab.job(later)
+    assert begins["state_reason"] == "BeginTime"
+    assert begins["start_time"] == begins["eligible_time"] == begins["submit_time"] + 60
     assert lab.job(any_end)["state_reason"] == "Dependency"
     lab.wait(40)
     assert lab.job(any_end)["job_state"] == "RUNNING"
@@ -180,6 +182,8 @@ def test_a_held_job_is_released_only_by_who_may(lab: Lab) -> None:
     job = lab.submit()
     lab.call("POST", f"/slurm/v0.0.38/job/{job}", {"hold": True}, user="slurm")
     assert lab.job(job)["state_reason"] == "JobHeldAdmin"
+    held = lab.call("POST", f"/slurm/v0.0.38/job/{job}", {"priority": 50}, user="slurm")
+    assert held.json()["errors"][0]["error_number"] == 2042
     refused = lab.call("POST", f"/slurm/v0.0.38/job/{job}", {"hold": False})
     assert refused.json()["errors"][0]["error_number"] == 2002
     lab.call("POST", f"/slurm/v0.0.38/job/{job}", {"hold": False}, user="slurm")
@@ -244,6 +248,10 @@ def test_what_can_never_run_is_refused_with_slurms_numbers(lab: Lab) -> None:
         (2051, {"time_limit": 9_999_999}),
         (2051, {"time_limit": -5}),
         (2066, {"qos": "nope"}),
+        (2123, {"nice": -5}),
+        (2018, {"nodelist": "a[1"}),
+        (9202, {"tasks": "abc"}),
+        (-1, {"time_limit": "abc"}),
         (-1, {"nodes": "x"}),
         (9202, {"nodes": {}}),
     ]
@@ -333,3 +341,16 @@ def revision(lab: Lab, number: int) -> tuple[int, int]:
 
 def never() -> dict[str, Any]:
     raise AssertionError("rendered again")
+
+
+def test_a_held_job_that_never_fits_is_found_out_when_it_is_released(lab: Lab) -> None:
+    job = lab.submit(hold=True, gres="gpu:h100:9")
+    assert lab.job(job)["state_reason"] == "JobHeldUser"
+    lab.call("POST", f"/slurm/v0.0.38/job/{job}", {"hold": False})
+    lab.wait(2)
+    row = lab.job(job)
+    assert (row["job_state"], row["state_reason"], row["priority"]) == (
+        "PENDING",
+        "BadConstraints",
+        0,
+    )
