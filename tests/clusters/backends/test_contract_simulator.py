@@ -22,19 +22,7 @@ from tests.clusters.backends.site import Site
 KEY = b"a key of thirty-two bytes, no more"
 SPEED = 5.0
 NO_HAND = {contract.a_requeue_makes_two_runs: "the simulator has no hand that requeues a job"}
-# Each is strict: the day the simulator agrees, this list must shrink.
-DIFFERS = {
-    contract.says_why_the_impossible_waits: "it refuses a held job that real Slurm lets wait"
-}
-SCENARIOS = [
-    pytest.param(
-        scenario,
-        id=scenario.__name__,
-        marks=[pytest.mark.xfail(reason=DIFFERS[scenario])] if scenario in DIFFERS else [],
-    )
-    for scenario in contract.SCENARIOS
-    if scenario not in NO_HAND
-]
+SCENARIOS = [scenario for scenario in contract.SCENARIOS if scenario not in NO_HAND]
 
 
 @dataclass(frozen=True)
@@ -110,6 +98,6 @@ def site(endpoints: dict[str, str], request: pytest.FixtureRequest) -> Iterator[
     wire.close()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_simulator(site: Site, scenario: Scenario) -> None:
     scenario(site)

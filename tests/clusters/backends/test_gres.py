@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusters.backends.slurm import gres
@@ -36,6 +36,7 @@ def test_counts(text: str | None, number: int) -> None:
     assert gres.count(text) == number
 
 
+@settings(deadline=None)
 @given(KINDS)
 def test_each_gpu_counts_once_in_every_spelling(kinds: dict[str, int]) -> None:
     total = sum(kinds.values())

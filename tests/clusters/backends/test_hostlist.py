@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusters.backends.slurm.hostlist import compress, expand
@@ -41,11 +41,13 @@ def test_compresses_by_width() -> None:
         compress(["n[1-2]"])
 
 
+@settings(deadline=None)
 @given(st.lists(NAMES, unique=True, max_size=40))
 def test_compressing_loses_no_name_and_invents_none(names: list[str]) -> None:
     assert sorted(expand(compress(names))) == sorted(names)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab[]-,019", max_size=20))
 def test_any_text_is_expanded_or_refused(text: str) -> None:
     try:
