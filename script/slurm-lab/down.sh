@@ -15,9 +15,10 @@ for flag in "$@"; do
 done
 
 is_ours() { # the daemons name this cluster's files, except slurmdbd: its environment does
-  [ -r "/proc/$1/cmdline" ] || return 1
-  tr '\0' ' ' <"/proc/$1/cmdline" | grep -qF "$HERE/" && return 0
-  tr '\0' ' ' <"/proc/$1/cmdline" | grep -q slurmdbd && tr '\0' '\n' <"/proc/$1/environ" | grep -qxF "SLURM_CONF=$HERE/etc/slurm.conf"
+  local words
+  words=$({ tr '\0' ' ' <"/proc/$1/cmdline"; } 2>/dev/null) || return 1
+  [[ $words == *"$HERE/"* ]] && return 0
+  [[ $words == *slurmdbd* ]] && { tr '\0' '\n' <"/proc/$1/environ"; } 2>/dev/null | grep -qxF "SLURM_CONF=$HERE/etc/slurm.conf"
 }
 
 pids=()
