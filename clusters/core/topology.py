@@ -17,7 +17,7 @@ from functools import cached_property
 from clusters.core.domains import CLUSTER, HOST, RANK, TIERS, NodeRoom, Tree
 from clusters.core.resources import GangShape, NodeShape
 
-__all__ = ["RANK", "TIERS", "Block", "Fit", "NodeRoom", "Room"]
+__all__ = ["NOTHING", "RANK", "TIERS", "Block", "Fit", "NodeRoom", "Room"]
 
 NOTHING: frozenset[str] = frozenset()
 

@@ -2,19 +2,34 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from clusters.core.resources import GangShape
 from clusters.core.topology import Room
 from federation.core.plan import Draft, FleetView, Reason
-from federation.core.snapshot import LASTING, Site, Snapshot, WaitingJob, obstacle, sites
+from federation.core.snapshot import (
+    LASTING,
+    Site,
+    Snapshot,
+    TenantView,
+    WaitingJob,
+    obstacle,
+    sites,
+)
 from kit.intervals import from_ms, iso
 from quotas.core.cohort import GUARANTEED, SPOT, Headroom
 
 
 def set_aside(snapshot: Snapshot, draft: Draft) -> Draft:
     """Tell the jobs that may not start yet whatever is free; the others are ready."""
+    closed = {
+        tenant.id: draft.tenants[ancestor]
+        for tenant in snapshot.tenants
+        for ancestor in reversed(tenant.lineage)  # the widest that is closed is told
+        if not draft.tenants[ancestor].is_open
+    }
     for job in snapshot.jobs:
-        reason = _held_back(snapshot, draft, job)
+        reason = _held_back(snapshot, closed, job)
         if reason is None:
             draft.ready.append(job)
         else:
@@ -22,10 +37,12 @@ def set_aside(snapshot: Snapshot, draft: Draft) -> Draft:
     return draft
 
 
-def _held_back(snapshot: Snapshot, draft: Draft, job: WaitingJob) -> Reason | None:
-    for tenant in (draft.tenants[ancestor] for ancestor in draft.tenants[job.tenant].lineage):
-        if not tenant.is_open:
-            return Reason("tenant_closed", f"The tenant {tenant.path} is closed; nothing starts.")
+def _held_back(
+    snapshot: Snapshot, closed: Mapping[UUID, TenantView], job: WaitingJob
+) -> Reason | None:
+    tenant = closed.get(job.tenant)
+    if tenant is not None:
+        return Reason("tenant_closed", f"The tenant {tenant.path} is closed; nothing starts.")
     if job.not_before_ms is not None and job.not_before_ms > snapshot.now_ms:
         moment = iso(from_ms(job.not_before_ms))
         return Reason(
@@ -55,8 +72,8 @@ class _Words:
 
     def reasons(self, job: WaitingJob) -> tuple[Reason, ...]:
         draft = self._draft
-        place = (draft.ask_number(job), draft.reach(job.user))
-        key = (place, job.tenant, job.wanted_class)
+        place, book = draft.place(job), draft.book(job)
+        key = (place, id(book), job.wanted_class)
         found = self._all.get(key)
         if found is None:
             if place not in self._sites:
@@ -111,24 +128,22 @@ class _Words:
 
     def _entitlement(self, job: WaitingJob, site: Site) -> Reason | None:
         shape, cluster, flavor = site.option.shape, site.cluster, site.flavor
-        key = (job.tenant, job.wanted_class, shape.gpus, cluster.id, flavor.name)
+        book = self._draft.book(job)
+        key = (id(book), job.wanted_class, shape.gpus, cluster.name, flavor.name)
         if key not in self._quota:
             self._quota[key] = self._denied(job, site)
         return self._quota[key]
 
     def _denied(self, job: WaitingJob, site: Site) -> Reason | None:
         """Why neither quota nor prices let the job run at the site, None when they do."""
-        draft, gpus = self._draft, site.option.shape.gpus
+        book, gpus = self._draft.book(job), site.option.shape.gpus
         classes = (GUARANTEED, SPOT) if job.wanted_class == "auto" else (job.wanted_class,)
-        headrooms = [
-            (draft.cohort.headroom(job.tenant, site.flavor.name, site.cluster.id, name), name)
-            for name in classes
-        ]
+        headrooms = [(book.headroom(site, name), name) for name in classes]
         held = [name for headroom, name in headrooms if headroom.holds(gpus)]
         if not held:
             headroom, name = max(headrooms, key=lambda pair: pair[0].gpus or 0)
             return self._over_quota(job, site, headroom, name)
-        if all(draft.price(job, site, name) is None for name in held):
+        if all(book.price(site, name) is None for name in held):
             return _at(
                 site,
                 "price_missing",

@@ -18,7 +18,8 @@ def choose(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
     live = draft.live(job)
     if not live:
         return None
-    allowed = [site for site in live if draft.may_take(job, site, service_class)]
+    book = draft.book(job)
+    allowed = [site for site in live if book.allows(site, service_class)]
     for equal in _preferred(draft, job, service_class, allowed):
         fits = [(fit, site.cluster.name, site) for site, fit in _fitting(draft, job, equal, live)]
         if fits:
@@ -31,10 +32,10 @@ def _preferred(
 ) -> Iterator[list[Site]]:
     """The sites in groups, the most preferred first; within a group the blocks decide."""
     if job.ask.prefer == "price":
-        order = job.ask.options.index
+        order, book = job.ask.options.index, draft.book(job)
 
         def price(site: Site) -> tuple[int, int]:
-            return draft.price(job, site, service_class) or 0, order(site.option)
+            return book.price(site, service_class) or 0, order(site.option)
 
         for _, group in groupby(sorted(allowed, key=price), key=price):
             yield list(group)

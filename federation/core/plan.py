@@ -6,7 +6,7 @@ from uuid import UUID
 
 from accounting.core.rating import PriceEntry
 from clusters.core.resources import GangShape
-from clusters.core.topology import Block, Fit, Room
+from clusters.core.topology import NOTHING, Fit, Room
 from federation.core.snapshot import (
     Ask,
     ClusterView,
@@ -18,7 +18,7 @@ from federation.core.snapshot import (
     sites,
 )
 from kit.intervals import from_ms, iso
-from quotas.core.cohort import Cohort, Use
+from quotas.core.cohort import Cohort, Headroom, Limits, Use
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,19 @@ class Reason:
     until_ms: int | None = None
 
     def to_json(self) -> dict[str, str | int | None]:
-        """As stored and as in the API, where `fix` joins it on reading."""
+        """As stored and as in the API, where `fix` joins it on reading.
+
+        The keys stand as jsonb writes them (by length, then by letters).
+        """
         return {
-            "cluster": self.cluster,
-            "flavor": self.flavor,
             "code": self.code,
-            "message": self.message,
-            "needed": self.needed,
-            "available": self.available,
             "unit": self.unit,
             "until": None if self.until_ms is None else iso(from_ms(self.until_ms)),
+            "flavor": self.flavor,
+            "needed": self.needed,
+            "cluster": self.cluster,
+            "message": self.message,
+            "available": self.available,
         }
 
 
@@ -92,13 +95,13 @@ class FleetView:
     rooms: Mapping[str, Room]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Draft:
     """A plan in the making: rooms, quota and what was bound so far.
 
     Room and headroom only shrink while a draft grows, so what did not fit once does not fit later
-    in the same cycle: `live` drops a site for good. Jobs are handled by the number of their ask,
-    so that equal jobs share every answer.
+    in the same cycle: `live` drops a site for good. Equal asks share every answer. Inner keys are
+    numbers and names, as UUIDs are slow to hash.
     """
 
     snapshot: Snapshot
@@ -108,13 +111,14 @@ class Draft:
     bindings: dict[int, Binding] = field(default_factory=dict)
     reasons: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
     queue: tuple[int, ...] = ()
-    _rooms: dict[tuple[UUID, str], Room] = field(default_factory=dict)
+    _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)
     _asks: dict[Ask, int] = field(default_factory=dict)
     _ask_numbers: dict[int, int] = field(default_factory=dict)
-    _live: dict[tuple[int, frozenset[UUID]], list[Site]] = field(default_factory=dict)
-    _excluded: dict[tuple[int, UUID], frozenset[str]] = field(default_factory=dict)
-    _reach: dict[UUID, frozenset[UUID]] = field(default_factory=dict)
-    _prices: dict[tuple[UUID, str, str, UUID], int | None] = field(default_factory=dict)
+    _reach: dict[UUID, int] = field(default_factory=dict)
+    _reaches: dict[frozenset[str], int] = field(default_factory=dict)
+    _live: dict[tuple[int, int], list[Site]] = field(default_factory=dict)
+    _excluded: dict[tuple[int, str], frozenset[str]] = field(default_factory=dict)
+    _books: "dict[UUID, Book]" = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Draft":
@@ -127,25 +131,22 @@ class Draft:
         """What was decided."""
         return Plan(self.snapshot, tuple(self.bindings.values()), self.reasons, self.queue)
 
-    def ask_number(self, job: WaitingJob) -> int:
-        """A number that equal asks share (hashing an ask once, not at every look-up)."""
+    def place(self, job: WaitingJob) -> tuple[int, int]:
+        """Numbers that jobs share which could go to the same sites: equal asks, equal accounts."""
         number = self._ask_numbers.get(id(job.ask))
-        if number is None:
+        if number is None:  # hash an ask once, not at every look-up
             number = self._asks.setdefault(job.ask, len(self._asks))
             self._ask_numbers[id(job.ask)] = number
-        return number
-
-    def reach(self, user: UUID) -> frozenset[UUID]:
-        """The clusters where the user has an account."""
-        found = self._reach.get(user)
-        if found is None:
-            found = frozenset(c.id for c in self.snapshot.clusters if user in c.people)
-            self._reach[user] = found
-        return found
+        reach = self._reach.get(job.user)
+        if reach is None:
+            names = frozenset(c.name for c in self.snapshot.clusters if job.user in c.people)
+            reach = self._reaches.setdefault(names, len(self._reaches))
+            self._reach[job.user] = reach
+        return number, reach
 
     def live(self, job: WaitingJob) -> list[Site]:
         """The sites where the job may still find room; callers remove those that have none."""
-        key = (self.ask_number(job), self.reach(job.user))
+        key = self.place(job)
         found = self._live.get(key)
         if found is None:
             found = [
@@ -158,7 +159,7 @@ class Draft:
 
     def room(self, site: Site) -> Room:
         """The room of a site, as left by what was bound so far."""
-        key = (site.cluster.id, site.flavor.name)
+        key = (site.cluster.name, site.flavor.name)
         room = self._rooms.get(key)
         if room is None:
             room = self._rooms[key] = Room(site.flavor.nodes)
@@ -166,7 +167,9 @@ class Draft:
 
     def excluded(self, job: WaitingJob, site: Site) -> frozenset[str]:
         """The nodes of a site's cluster that the job may not use."""
-        key = (self.ask_number(job), site.cluster.id)
+        if not job.ask.avoid_nodes and not site.cluster.reserved:
+            return NOTHING
+        key = (self.place(job)[0], site.cluster.name)
         found = self._excluded.get(key)
         if found is None:
             found = site.cluster.excluded(job.ask, self.snapshot.now_ms)
@@ -179,35 +182,18 @@ class Draft:
             site.option.shape, job.ask.required_tier, self.excluded(job, site)
         )
 
-    def price(self, job: WaitingJob, site: Site, service_class: str) -> int | None:
-        """Nano-units per GPU-hour in force now, or None."""
-        key = (job.tenant, service_class, site.flavor.name, site.cluster.id)
-        if key not in self._prices:
-            found = self.snapshot.prices.lookup(
-                flavor=site.flavor.name,
-                service_class=service_class,
-                cluster=site.cluster.id,
-                lineage=self.tenants[job.tenant].lineage,
-                at_ms=self.snapshot.now_ms,
-            )
-            self._prices[key] = found.nano_per_gpu_hour if isinstance(found, PriceEntry) else None
-        return self._prices[key]
-
-    def may_take(self, job: WaitingJob, site: Site, service_class: str) -> bool:
-        """Whether quota and price let the job run at the site in the class."""
-        headroom = self.cohort.headroom(
-            job.tenant, site.flavor.name, site.cluster.id, service_class
-        )
-        return (
-            headroom.holds(site.option.shape.gpus)
-            and self.price(job, site, service_class) is not None
-        )
+    def book(self, job: WaitingJob) -> "Book":
+        """The quota and prices of the job's tenant."""
+        book = self._books.get(job.tenant)
+        if book is None:
+            book = self._books[job.tenant] = Book(self, self.tenants[job.tenant])
+        return book
 
     def bind(self, job: WaitingJob, site: Site, service_class: str) -> None:
         """Bind the job whole to the best block of a site that has room for it."""
         shape, room = site.option.shape, self.room(site)
         block = room.best_block(shape, job.ask.required_tier, self.excluded(job, site))
-        assert isinstance(block, Block), "bound where there is no room"
+        assert block is not None, "bound where there is no room"
         assert len(block.nodes) == shape.nodes, "a gang is bound whole"
         room.take(block.nodes, shape)
         flavor, cluster = site.flavor, site.cluster
@@ -227,4 +213,48 @@ class Draft:
             shape=shape,
             nodes=block.nodes,
             tier=block.tier,
+        )
+
+
+class Book:
+    """One tenant's quota and prices in a draft, by site and class."""
+
+    __slots__ = ("_draft", "_limits", "_prices", "_tenant")
+
+    def __init__(self, draft: Draft, tenant: TenantView) -> None:
+        self._draft = draft
+        self._tenant = tenant
+        self._limits: dict[tuple[str, str, str], Limits] = {}
+        self._prices: dict[tuple[str, str, str], int | None] = {}
+
+    def headroom(self, site: Site, service_class: str) -> Headroom:
+        """How much more of the class the tenant may take at the site."""
+        key = (site.flavor.name, site.cluster.name, service_class)
+        limits = self._limits.get(key)
+        if limits is None:
+            limits = self._limits[key] = self._draft.cohort.limits(
+                self._tenant.id, site.flavor.name, site.cluster.id, service_class
+            )
+        return limits.headroom()
+
+    def price(self, site: Site, service_class: str) -> int | None:
+        """Nano-units per GPU-hour in force now at the site, or None."""
+        key = (site.flavor.name, site.cluster.name, service_class)
+        if key not in self._prices:
+            found = self._draft.snapshot.prices.lookup(
+                flavor=site.flavor.name,
+                service_class=service_class,
+                cluster=site.cluster.id,
+                lineage=self._tenant.lineage,
+                at_ms=self._draft.snapshot.now_ms,
+            )
+            self._prices[key] = found.nano_per_gpu_hour if isinstance(found, PriceEntry) else None
+        return self._prices[key]
+
+    def allows(self, site: Site, service_class: str) -> bool:
+        """Whether quota and price let the option's gang run at the site in the class."""
+        gpus = site.option.shape.gpus
+        return (
+            self.headroom(site, service_class).holds(gpus)
+            and self.price(site, service_class) is not None
         )

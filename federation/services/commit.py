@@ -349,6 +349,11 @@ def _write_decision(
 
 
 def _write_queue(plan: Plan, now: datetime) -> None:
-    queue = list(plan.queue)
-    ArbiterTerm.objects.filter(id=1).update(cycled_at=now)
-    ArbiterTerm.objects.filter(id=1).exclude(queue=queue).update(queue=queue, ranked_at=now)
+    """Writes the queue's order when it changed; that a cycle ended, always."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE federation_arbiterterm SET cycled_at = %s, queue = given.queue, ranked_at ="
+            " CASE WHEN federation_arbiterterm.queue = given.queue THEN ranked_at ELSE %s END"
+            " FROM (SELECT %s::bigint[] AS queue) AS given",
+            [now, now, list(plan.queue)],
+        )

@@ -40,14 +40,14 @@ def _update_reasons(texts: Mapping[int, str]) -> None:
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts.values()), start=1)}
     with connection.cursor() as cursor:
         cursor.execute(
-            "WITH words AS MATERIALIZED (SELECT number, body::jsonb AS body"
-            " FROM unnest(%s::text[]) WITH ORDINALITY AS given(body, number)),"
+            "WITH words AS MATERIALIZED (SELECT number, body"
+            " FROM jsonb_array_elements(%s::jsonb) WITH ORDINALITY AS given(body, number)),"
             " told AS (SELECT id, body FROM unnest(%s::bigint[], %s::int[]) AS told(id, number)"
             " JOIN words USING (number))"
             " UPDATE federation_job SET reasons = told.body FROM told"
             " WHERE federation_job.id = told.id AND state = %s",
             [
-                list(numbers),
+                f"[{','.join(numbers)}]",
                 list(texts),
                 [numbers[text] for text in texts.values()],
                 JobState.QUEUED.value,
@@ -72,7 +72,5 @@ def _items(told: Iterable[Reason], items: dict[int, str]) -> Iterable[str]:
     for reason in told:
         text = items.get(id(reason))
         if text is None:
-            # jsonb keeps its keys by length, then by letters.
-            ordered = sorted(reason.to_json().items(), key=lambda pair: (len(pair[0]), pair[0]))
-            text = items[id(reason)] = json.dumps(dict(ordered), ensure_ascii=False)
+            text = items[id(reason)] = json.dumps(reason.to_json(), ensure_ascii=False)
         yield text

@@ -54,7 +54,7 @@ class Headroom:
         return self.gpus is None or gpus <= self.gpus
 
 
-NO_QUOTA = Headroom(0, None)
+NO_QUOTA, NO_LIMIT = Headroom(0, None), Headroom(None, None)
 
 
 class _Account:
@@ -65,6 +65,32 @@ class _Account:
     def __init__(self, row: QuotaRow) -> None:
         self.row = row
         self.used = {GUARANTEED: 0, SPOT: 0}
+
+
+class Limits:
+    """What limits one tenant in one flavor, cluster and class; always up to date."""
+
+    __slots__ = ("_chain", "_limited", "_service_class")
+
+    def __init__(self, chain: tuple[_Account, ...], service_class: str) -> None:
+        self._chain = chain
+        self._service_class = service_class
+        self._limited = [
+            (limit, account)
+            for account in chain
+            if (limit := account.row.limit(service_class)) is not None
+        ]
+
+    def headroom(self) -> Headroom:
+        """How much more may be taken, and the row that allows the least."""
+        if not self._chain:
+            return NO_QUOTA
+        tightest = NO_LIMIT
+        for limit, account in self._limited:
+            left = limit - account.used[self._service_class]
+            if tightest.gpus is None or left < tightest.gpus:
+                tightest = Headroom(left, account.row)
+        return tightest
 
 
 class Cohort:
@@ -83,19 +109,13 @@ class Cohort:
         for use in uses:
             self.take(use)
 
+    def limits(self, tenant: UUID, flavor: str, cluster: UUID, service_class: str) -> Limits:
+        """What limits the tenant's use of a class in a cluster."""
+        return Limits(self._chain(tenant, flavor, cluster), service_class)
+
     def headroom(self, tenant: UUID, flavor: str, cluster: UUID, service_class: str) -> Headroom:
-        """How much more of a class the tenant may take in a cluster, and what limits it."""
-        chain = self._chain(tenant, flavor, cluster)
-        if not chain:
-            return NO_QUOTA
-        tightest = Headroom(None, None)
-        for account in chain:
-            limit = account.row.limit(service_class)
-            if limit is not None:
-                left = limit - account.used[service_class]
-                if tightest.gpus is None or left < tightest.gpus:
-                    tightest = Headroom(left, account.row)
-        return tightest
+        """How much more of a class the tenant may take in a cluster now, and what limits it."""
+        return self.limits(tenant, flavor, cluster, service_class).headroom()
 
     def take(self, use: Use) -> None:
         """Count GPUs in every row that speaks for the tenant, whether or not they fit."""
