@@ -98,7 +98,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         BadEnvironmentError: a variable is missing, unreadable, unknown or too weak.
     """
     _refuse_unknown(environ)
-    env = FileAwareEnv()
+    env = FileAwareEnv(strip_whitespace=True)  # files tend to end with a line feed
     values: dict[str, object] = {}
     try:
         for field in fields(Environment):

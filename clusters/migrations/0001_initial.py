@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             name='Cluster',
             fields=[
                 ('id', models.UUIDField(default=kit.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$', 'Use 1 to 63 of a-z, 0-9 and -.')])),
+                ('name', models.CharField(max_length=63, unique=True, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', 'Use 1 to 63 of a-z, 0-9 and -.')])),
                 ('title', models.CharField(blank=True, max_length=200)),
                 ('backend', models.CharField(choices=[('slurm', 'Slurm')], max_length=16)),
                 ('endpoint', models.URLField(max_length=500)),
@@ -74,7 +74,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Flavor',
             fields=[
-                ('name', models.CharField(max_length=63, primary_key=True, serialize=False, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$', 'Use 1 to 63 of a-z, 0-9 and -.')])),
+                ('name', models.CharField(max_length=63, primary_key=True, serialize=False, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', 'Use 1 to 63 of a-z, 0-9 and -.')])),
                 ('vendor', models.CharField(blank=True, max_length=63)),
                 ('memory_gb', models.PositiveIntegerField(default=0)),
                 ('bf16_tflops', models.PositiveIntegerField(default=0)),

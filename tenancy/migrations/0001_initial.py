@@ -68,7 +68,7 @@ class Migration(migrations.Migration):
             name='Tenant',
             fields=[
                 ('id', models.UUIDField(default=kit.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=63, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$', 'Use 1 to 63 of a-z, 0-9 and -.')])),
+                ('name', models.CharField(max_length=63, validators=[django.core.validators.RegexValidator('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z', 'Use 1 to 63 of a-z, 0-9 and -.')])),
                 ('path', models.CharField(editable=False, max_length=1023, unique=True)),
                 ('lineage', django.contrib.postgres.fields.ArrayField(base_field=models.UUIDField(), editable=False, size=None)),
                 ('title', models.CharField(blank=True, max_length=200)),

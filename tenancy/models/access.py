@@ -9,7 +9,7 @@ from django.db import models
 
 from kit.ids import new_id
 
-NAME = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "Use 1 to 63 of a-z, 0-9 and -.")
+NAME = RegexValidator(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "Use 1 to 63 of a-z, 0-9 and -.")
 
 
 class User(AbstractUser):
