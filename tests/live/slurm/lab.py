@@ -1,12 +1,17 @@
 """The lab clusters of `script/slurm-lab` as tests use them, and an admin's hands on them."""
 
 import os
+import signal
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from clusters.core.backend import Connection
 
+SCRIPTS = Path(__file__).resolve().parents[3] / "script" / "slurm-lab"
 HOW = "set MUSTER_LIVE_SLURM to a LAB directory where script/slurm-lab/up.sh made alpha and beta"
 
 
@@ -66,15 +71,121 @@ class LabCluster:
 
     def forget_finished(self, seconds: int) -> None:
         """Let slurmctld forget finished jobs after so many seconds (MinJobAge)."""
+        self.configure("MinJobAge", str(seconds))
+
+    def configure(self, name: str, value: str) -> None:
+        """Change a value of slurm.conf that running daemons take over."""
         path = Path(self.slurm_conf)
-        now = self.setting("MinJobAge")
-        path.write_text(path.read_text().replace(f"MinJobAge={now}", f"MinJobAge={seconds}"))
+        now = self.setting(name)
+        path.write_text(path.read_text().replace(f"{name}={now}\n", f"{name}={value}\n"))
         self.run("scontrol", "reconfigure")
+
+    def kill(self, daemon: str) -> None:
+        """End a daemon without warning: slurmctld, slurmdbd, slurmrestd or `slurmd-<node>`."""
+        pid = int((self.directory / "run" / f"{daemon}.pid").read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        assert daemon.partition("-")[0] in command, f"{pid} is no {daemon}"
+        os.kill(pid, signal.SIGKILL)
+        until = time.monotonic() + 10
+        while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
+            assert time.monotonic() < until, f"{daemon} does not end"
+            time.sleep(0.05)
+
+    def up(self) -> None:
+        """Start whatever of the cluster does not run, as it was started (by `up.sh`)."""
+        base, kind = self.setting("SlurmctldPort"), self.device
+        log = self.directory / "log" / "up.log"
+        with log.open("w") as output:  # a pipe would stay open: the daemons inherit it
+            done = subprocess.run(  # noqa: S603 - our own script
+                [str(SCRIPTS / "up.sh"), self.name, base, kind],
+                env=os.environ | {"LAB": str(self.directory.parent.parent)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=120,
+                check=False,
+            )
+        assert done.returncode == 0, log.read_text()
+
+    @contextmanager
+    def without(self, daemon: str) -> Iterator[None]:
+        """A time without one of the daemons."""
+        self.kill(daemon)
+        try:
+            yield
+        finally:
+            self.up()
+
+    @property
+    def device(self) -> str:
+        """The GRES type of its GPUs."""
+        return self.setting("AccountingStorageTRES").rpartition(":")[2]
+
+    def sbatch(self, *options: str, user: str, nodes: str, seconds: int = 600) -> str:
+        """A job that Muster knows nothing of, on these nodes alone; its id."""
+        words = ("sbatch", "--parsable", f"--uid={user}", "--account=ml", "--exclusive")
+        place = (
+            f"--nodelist={nodes}",
+            f"--gres=gpu:{self.device}:8",
+            "--chdir=/",
+            "--time=1:00:00",
+        )
+        files = ("--output=/dev/null", f"--wrap=sleep {seconds}")
+        return self.run(*words, *place, *files, *options).strip()
+
+    def state_of(self, job_id: str) -> str:
+        """What the controller says of a job, such as RUNNING."""
+        return self.run(
+            "squeue", "--noheader", "--states=all", "--format=%T", f"--jobs={job_id}"
+        ).strip()
+
+    def stays(self) -> list["Stay"]:
+        """Every stay on GPUs of every job, by the cluster's own accounting."""
+        fields = "JobIDRaw,JobName,User,QOS,State,Start,End,NNodes,AllocTRES"
+        told = self.run(
+            "env", "SLURM_TIME_FORMAT=%s", "sacct", "-D", "-X", "--allusers", "--parsable2",
+            "--noheader", "--starttime=2020-01-01", f"--format={fields}",
+        )  # fmt: skip
+        rows = (line.split("|") for line in told.splitlines())
+        return [stay for row in rows if (stay := _stay(self.name, row)).gpus and stay.start_s]
 
     def drop_jobs(self) -> None:
         """Cancel whatever is still there, so that every test starts on an idle cluster."""
         for user in ("mia", "ben"):
             self.run("scancel", "--quiet", f"--user={user}")
+
+
+@dataclass(frozen=True)
+class Stay:
+    """One stay of a job on nodes as `sacct` tells it; `end_s` None while it lasts."""
+
+    cluster: str
+    job_id: str
+    name: str
+    user: str
+    qos: str
+    state: str
+    start_s: int
+    end_s: int | None
+    nodes: int
+    gpus: int
+
+
+def _stay(cluster: str, row: list[str]) -> Stay:
+    job_id, name, user, qos, state, start, end, nodes, tres = row
+    held = dict(part.split("=") for part in tres.split(",") if part)
+    return Stay(
+        cluster,
+        job_id,
+        name,
+        user,
+        qos,
+        state.split()[0],
+        int(start) if start.isdigit() else 0,
+        int(end) if end.isdigit() else None,
+        int(nodes),
+        int(held.get("gres/gpu", 0)),
+    )
 
 
 def lab_directory() -> Path | None:
