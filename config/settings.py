@@ -45,7 +45,7 @@ X_FRAME_OPTIONS = "DENY"
 USE_X_FORWARDED_HOST = False
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # discovered in config.urls: only web needs it
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -8,6 +8,8 @@ from config.openapi import Schema
 from federation.urls import page_urls
 from tenancy.views import page_urls as access_urls
 
+admin.autodiscover()
+
 # What is below a tenant is matched before the tenant's own path, which may hold slashes.
 API: list[URLPattern | URLResolver] = [
     path("schema", Schema.as_view(), name="schema"),
