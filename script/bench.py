@@ -1,0 +1,88 @@
+"""Runs one benchmark with a PostgreSQL of its own; the benchmark prints one JSON line.
+
+A benchmark is a module of `script/benchmarks`: its docstring's first line says what it measures,
+and running it (`python -m script.benchmarks.NAME`) measures. This module needs only the standard
+library.
+"""
+
+import argparse
+import ast
+import asyncio
+import tempfile
+from pathlib import Path
+
+from script import bootstrap, embedded
+from script.console import Console, SetupError
+from script.state import new_secrets
+from script.supervisor import Program, Supervisor
+
+BENCHMARKS = Path(__file__).parent / "benchmarks"
+
+
+def names() -> dict[str, str]:
+    """Return what each benchmark measures, by its name."""
+    found = {}
+    for path in sorted(BENCHMARKS.glob("[a-z]*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        found[path.stem.replace("_", "-")] = text.split("\n", 1)[0]
+    return found
+
+
+def main(argv: list[str]) -> int:
+    """Run the benchmark that is named, or list them; return the exit code."""
+    known = names()
+    parser = argparse.ArgumentParser(
+        prog="script/bench",
+        description="Run one benchmark and print one JSON line. DATABASE_URL, when set, names a "
+        "server to use; databases made there are dropped again.",
+    )
+    parser.add_argument("name", choices=("list", *known), metavar="NAME", help="or `list`")
+    arguments, rest = parser.parse_known_args(argv)
+    console = Console()
+    if arguments.name == "list":
+        for name, words in known.items():
+            console.plain(f"{name:10} {words}")
+        return 0
+    bootstrap.ensure_environment(bootstrap.DEVELOPMENT, console=console)
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        try:
+            return asyncio.run(_run(arguments.name, rest, Path(directory), console))
+        except asyncio.CancelledError:
+            return 130
+
+
+async def _run(name: str, arguments: list[str], directory: Path, console: Console) -> int:
+    environment = bootstrap.child_environment()
+    secrets = new_secrets()
+    own = {
+        "DJANGO_SETTINGS_MODULE": "config.settings",
+        "MUSTER_SECRET_KEY": secrets["secret_key"],
+        "MUSTER_ENCRYPTION_KEYS": secrets["encryption_key"],
+        "MUSTER_LOG_LEVEL": "WARNING",
+        "REDIS_URL": environment.get("REDIS_URL", "redis://127.0.0.1:1/0"),
+    }
+    supervisor = Supervisor(logs=directory, run=directory, console=console)
+    async with supervisor:
+        if "DATABASE_URL" not in environment:
+            postgres = embedded.Postgres(
+                bin=embedded.postgres_bin(bootstrap.VENV),
+                data=directory / "postgres" / "data",
+                port=bootstrap.free_ports(1)[0],
+                password=secrets["postgres_password"],
+                identity=embedded.choose_identity(),
+            )
+            await asyncio.to_thread(postgres.initialise)
+            await supervisor.start(postgres.program(environment))
+            await asyncio.to_thread(postgres.create_database)
+            own["DATABASE_URL"] = postgres.url()
+        module = f"script.benchmarks.{name.replace('-', '_')}"
+        program = Program(
+            name=name,
+            argv=[str(bootstrap.venv_python()), "-m", module, *arguments],
+            env={**environment, **own},
+            cwd=bootstrap.ROOT,
+        )
+        code, _ = await supervisor.run(program, show=True)
+    if code not in (0, 1):
+        raise SetupError(f"The benchmark {name} failed (exit code {code}).")
+    return code
