@@ -20,6 +20,7 @@ def choose(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
         return None
     book = draft.book(job)
     allowed = [site for site in live if book.allows(site, service_class)]
+    allowed = [site for site in allowed if not job.ask.shuns(site.cluster.name)] or allowed
     for equal in _preferred(draft, job, service_class, allowed):
         fits = [(fit, site.cluster.name, site) for site, fit in _fitting(draft, job, equal, live)]
         if fits:

@@ -1,7 +1,7 @@
 """What a cycle decides: bindings and reasons; and the draft that its actions extend."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from accounting.core.rating import PriceEntry
@@ -117,7 +117,7 @@ class Draft:
     _reach: dict[UUID, int] = field(default_factory=dict)
     _reaches: dict[frozenset[str], int] = field(default_factory=dict)
     _live: dict[tuple[int, int], list[Site]] = field(default_factory=dict)
-    _excluded: dict[tuple[int, str], frozenset[str]] = field(default_factory=dict)
+    _excluded: dict[tuple[int, str, str], frozenset[str]] = field(default_factory=dict)
     _books: "dict[UUID, Book]" = field(default_factory=dict)
 
     @classmethod
@@ -169,12 +169,24 @@ class Draft:
         """The nodes of a site's cluster that the job may not use."""
         if not job.ask.avoid_nodes and not site.cluster.reserved:
             return NOTHING
-        key = (self.place(job)[0], site.cluster.name)
+        key = (self.place(job)[0], site.cluster.name, site.flavor.name)
         found = self._excluded.get(key)
         if found is None:
-            found = site.cluster.excluded(job.ask, self.snapshot.now_ms)
-            self._excluded[key] = found
+            found = self._excluded[key] = self._exclude(job.ask, site)
         return found
+
+    def _exclude(self, ask: Ask, site: Site) -> frozenset[str]:
+        """What is promised to others; also what the job avoids, if the gang can do without it.
+
+        "Can" means with nothing else running: else a gang as large as its cluster would wait for
+        ever for a node that is back.
+        """
+        promised = site.cluster.promised(ask, self.snapshot.now_ms)
+        both = promised | site.cluster.avoided(ask)
+        if both == promised:
+            return promised
+        empty = Room([replace(node, free=node.total) for node in site.flavor.nodes])
+        return both if empty.fit(site.option.shape, ask.required_tier, both) else promised
 
     def fit(self, job: WaitingJob, site: Site) -> Fit | None:
         """How the job's gang would fit at the site now."""

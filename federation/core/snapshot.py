@@ -26,7 +26,8 @@ class Option:
 class Ask:
     """All that decides where a job can go, apart from whose it is. Equal jobs share one value.
 
-    `avoid_nodes` are "cluster/node". Tiers are the federation's, "" = any. Empty `only_clusters`
+    `avoid_nodes` are "cluster/node", or "cluster/*" for a cluster that refused the job: it is taken
+    only when there is no other. Nodes are avoided only while the gang could do without them. Tiers are the federation's, "" = any. Empty `only_clusters`
     means all.
     """
 
@@ -44,6 +45,10 @@ class Ask:
         """Whether the job's owner lets it go to that cluster."""
         wanted = not self.only_clusters or cluster in self.only_clusters
         return wanted and cluster not in self.avoid_clusters
+
+    def shuns(self, cluster: str) -> bool:
+        """Whether the cluster refused an attempt of the job."""
+        return f"{cluster}/*" in self.avoid_nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +119,15 @@ class ClusterView:
     people: frozenset[UUID] = frozenset()
     seen: bool = True
 
-    def excluded(self, ask: Ask, now_ms: int) -> frozenset[str]:
-        """Nodes that the job may not use here: it avoids them, or they are promised before it ends."""
+    def avoided(self, ask: Ask) -> frozenset[str]:
+        """Nodes here that kept an earlier attempt of the job from running."""
         prefix = f"{self.name}/"
-        avoided = (n.removeprefix(prefix) for n in ask.avoid_nodes if n.startswith(prefix))
-        return frozenset(avoided).union(
-            *(r.nodes for r in self.blocking(now_ms, now_ms + ask.time_limit_ms))
-        )
+        return frozenset(n.removeprefix(prefix) for n in ask.avoid_nodes if n.startswith(prefix))
+
+    def promised(self, ask: Ask, now_ms: int) -> frozenset[str]:
+        """Nodes that the member has reserved for others before the job would end."""
+        blocking = self.blocking(now_ms, now_ms + ask.time_limit_ms)
+        return frozenset().union(*(reservation.nodes for reservation in blocking))
 
     def blocking(self, start_ms: int, end_ms: int) -> Iterator[ReservedNodes]:
         """The reservations that overlap [start_ms, end_ms)."""

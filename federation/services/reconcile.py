@@ -315,6 +315,8 @@ def _end_attempt_of(step: Step, cause: Cause, nodes: dict[str, Node], now: datet
     job.outcome = ""
     if cause is Cause.NODE_FAILURE:
         job.avoid_nodes = [f"{step.attempt.cluster.name}/{node}" for node in _unfit(step, nodes)]
+    if cause is Cause.REJECTED:
+        job.avoid_nodes = [f"{step.attempt.cluster.name}/*"]
 
 
 _OUTCOMES: dict[Cause, str] = {
