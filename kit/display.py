@@ -7,7 +7,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kit.intervals import HOUR_MS, iso
-from kit.money import decimal_string
+from kit.money import NANO, decimal_string
+from kit.money import gpu_hours as all_gpu_hours
 
 register = template.Library()
 
@@ -16,9 +17,11 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def span(seconds: int) -> str:
-    """A span in its two largest units: `3 d 4 h`, `12 min`, `0 s`."""
+    """A span in its two largest units: `3 d 4 h`, `4 min 2 s`, `0 s`; from 10 min without seconds."""
     parts: list[str] = []
     rest = abs(seconds)
+    if rest >= 600:
+        rest -= rest % 60
     for unit, size in _UNITS:
         count, rest = divmod(rest, size)
         if count or parts:
@@ -79,12 +82,26 @@ def gpu_hours(gpu_ms: int | None) -> str:
 
 
 @register.filter
-def amount(nano: int | None, currency: str = "") -> str:
-    """Nano-units of money, exact: at least two decimals, no empty ones beyond."""
+def gpu_hours_exact(gpu_ms: int) -> str:
+    """GPU-milliseconds as GPU-hours with six decimals, as the API writes them."""
+    whole, _, digits = all_gpu_hours(gpu_ms).partition(".")
+    return f"{int(whole):,}.{digits}"
+
+
+@register.filter
+def amount(nano: int | None) -> str:
+    """Nano-units of money with two decimals, half up: for a glance; `amount_exact` is the truth."""
     if nano is None:
         return NONE
-    whole, _, digits = decimal_string(nano).partition(".")
-    return f"{int(whole):,}.{digits[:2]}{digits[2:].rstrip('0')} {currency}".rstrip()
+    cents = (abs(nano) + NANO // 200) // (NANO // 100)
+    return f"{'-' if nano < 0 else ''}{cents // 100:,}.{cents % 100:02d}"
+
+
+@register.filter
+def amount_exact(nano: int) -> str:
+    """Nano-units of money, exact: six decimals and more where they are not zero."""
+    whole, _, digits = decimal_string(abs(nano)).partition(".")
+    return f"{'-' if nano < 0 else ''}{int(whole):,}.{digits}"
 
 
 @register.filter

@@ -146,8 +146,15 @@ class ClusterLoad:
     def queues(self) -> list[dict[str, Any]]:
         """The member queues as last seen."""
         rows = self.reading.queues if self.reading else []
-        names = ("name", "is_open", "nodes", "max_time_s")
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [
+            {
+                "name": name,
+                "is_open": is_open,
+                "nodes": nodes,
+                "longest_ms": None if longest_s is None else longest_s * 1000,
+            }
+            for name, is_open, nodes, longest_s in rows
+        ]
 
 
 @dataclass(slots=True)

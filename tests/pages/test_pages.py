@@ -9,6 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, reverse
 
+from clusters.models import Cluster
 from federation.models import Job
 from federation.urls import page_urls
 from tenancy.models import AuditEntry, User
@@ -88,7 +89,14 @@ def test_an_admin_sees_all(scene: Scene) -> None:
 
 
 def test_what_people_wrote_is_text(mia: Client, scene: Scene) -> None:
-    odd = scene.jobs['<script>alert("x")</script>']
+    odd = scene.jobs["video-align"]
+    Job.objects.filter(pk=odd.pk).update(
+        name='<script>alert("x")</script>',
+        labels={"<i>": "<u>label</u>"},
+        reasons=[{**odd.reasons[0], "message": "<b>bold</b> & reason"}],
+        outcome="<b>bold</b>",
+    )
+    Cluster.objects.filter(pk=scene.cedar.pk).update(failure="refused <by its gateway>")
     pages = [text(mia, path) for path in ("/", "/queue", "/jobs", f"/jobs/{odd.uuid}", "/clusters")]
     for page in pages:
         assert "<script>alert" not in page
@@ -98,6 +106,7 @@ def test_what_people_wrote_is_text(mia: Client, scene: Scene) -> None:
     assert "&lt;script&gt;alert(" in pages[3]
     assert "&lt;u&gt;label" in pages[3]
     assert "&lt;b&gt;bold&lt;/b&gt; &amp; reason" in pages[1]
+    assert "refused &lt;by its gateway&gt;" in pages[4]
 
 
 def test_no_page_has_inline_script_or_style(mia: Client, scene: Scene) -> None:
@@ -114,7 +123,7 @@ def test_the_fleet_in_numbers(mia: Client) -> None:
     page = plain(text(mia, "/clusters"))
     # alpine: 256 GPUs; ours 8 + 2 + 2 + 2 nodes; foreign 20; one node down, one draining.
     assert re.search(r"h100-sxm-80 32 nodes . 8 GPUs 108 112 20 16 2 nodes 256", page)
-    assert "96 GPUs in one" in page or "GPUs in one spine" in page
+    assert "72 GPUs in one spine 9 nodes, 33 % fragmented" in page
     assert "draining" in page
     assert "Does not answer since" in page
 
@@ -175,12 +184,12 @@ def test_a_job_page_tells_the_whole_story(mia: Client, scene: Scene) -> None:
         "Every member runs on alpine",
         "8 nodes in one spine",
         "1,664.",  # 26 h on 64 GPUs
-        "4,99",  # at 3 USD
-        "leaf l3",
+        "4,992.",  # at 3 USD
+        "leaf l5",
         "spine promised",
     ):
         assert expected in words, expected
-    assert "leaf l7" not in words, "only the leaves that it touches"
+    assert "leaf l3" not in words, "only the leaves that it touches"
 
 
 def test_a_waiting_job_says_why_for_each_place(mia: Client, scene: Scene) -> None:
