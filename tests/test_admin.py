@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.django_db,
     pytest.mark.filterwarnings("ignore:No directory at"),  # nothing is collected in a checkout
 ]
+admin.autodiscover()  # as config.urls does; a model is registered once
 REGISTERED = sorted(admin.site._registry.items(), key=lambda item: item[0]._meta.label)
 XSS = "<script>alert(1)</script>"
 
