@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 PROBLEM_JSON = "application/problem+json"
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_DEPTH = 64
+_BRACKETS = re.compile(r"[\[\]{}]")
 
 
 def problem(error: MusterError) -> dict[str, object]:
@@ -153,11 +155,11 @@ def _refuse_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _depth(text: str) -> int:
     """The deepest nesting, counted over brackets; strings may only make it larger."""
     depth = deepest = 0
-    for letter in text:
+    for letter in _BRACKETS.findall(text):
         if letter in "[{":
             depth += 1
             deepest = max(deepest, depth)
-        elif letter in "]}":
+        else:
             depth -= 1
     return deepest
 

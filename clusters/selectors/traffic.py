@@ -20,9 +20,13 @@ _ORDER = Case(
 
 
 def due_commands(cluster_id: UUID, now: datetime, limit: int) -> list[Command]:
-    """The next orders to deliver: cancel and signal before submit, older first."""
+    """The next orders to deliver: cancel and signal before submit, older first.
+
+    Locks them: an order that somebody drops meanwhile is either not among them, or already sent.
+    """
     return list(
-        Command.objects.filter(cluster_id=cluster_id, state__in=OPEN, not_before__lte=now)
+        Command.objects.select_for_update(no_key=True)
+        .filter(cluster_id=cluster_id, state__in=OPEN, not_before__lte=now)
         .annotate(turn=_ORDER)
         .order_by("turn", "id")[:limit]
     )

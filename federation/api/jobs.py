@@ -1,15 +1,15 @@
 """REST: submit, read and change jobs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounting.core.costs import JobCost, render_job_cost
+from accounting.core.costs import JobCost, render_job_cost, worst_case
 from accounting.selectors.costs import job_costs
-from accounting.selectors.prices import book_currency
+from accounting.selectors.prices import DEFAULT_CURRENCY, whole_book
 from federation.api.documents import (
     ANY,
     ATTEMPT,
@@ -24,7 +24,8 @@ from federation.api.documents import (
 )
 from federation.core.lifecycle import JobState
 from federation.core.spec import CLASSES, JobSpec, change_schema, parse_spec
-from federation.models import Job
+from federation.models import Attempt, Job
+from federation.selectors.ahead import usage_ahead
 from federation.selectors.jobs import (
     JobFilter,
     attempts_of,
@@ -263,7 +264,9 @@ class Costs(Endpoint):
     def get(self, request: Request, job_id: UUID) -> Response:
         """So far, interval by interval and by class, what of it is in the ledger."""
         job = visible_job(user_of(request), job_id)
-        cost = job_costs(job_ids=[job.uuid], now=clock())[job.uuid]
+        now = clock()
+        ahead = {job.uuid: usage_ahead(job, last_attempts([job.id]).get(job.id), now)}
+        cost = job_costs(job_ids=[job.uuid], now=now, ahead=ahead)[job.uuid]
         return Response({"id": str(job.uuid), **render_job_cost(cost)})
 
 
@@ -275,7 +278,15 @@ def _documents(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     """Jobs with their newest attempt, place and cost. 5 queries, whatever their number."""
     attempts = last_attempts(job.id for job in jobs)
     places = positions([job.id for job in jobs if job.state == JobState.QUEUED])
-    costs: Mapping[UUID, JobCost] = job_costs(job_ids=[job.uuid for job in jobs], now=clock())
+    return _rendered(jobs, attempts, places)
+
+
+def _rendered(
+    jobs: Sequence[Job], attempts: Mapping[int, Attempt], places: Mapping[int, int]
+) -> list[dict[str, Any]]:
+    now = clock()
+    ahead = {job.uuid: usage_ahead(job, attempts.get(job.id), now) for job in jobs}
+    costs = job_costs(job_ids=[job.uuid for job in jobs], now=now, ahead=ahead)
     return [
         job_document(
             job,
@@ -287,10 +298,22 @@ def _documents(jobs: Sequence[Job]) -> list[dict[str, Any]]:
     ]
 
 
-def _new_documents(jobs: Iterable[Job]) -> list[dict[str, Any]]:
-    """Jobs that were queued just now: nothing was tried, ranked or used yet."""
-    nothing = JobCost(book_currency())
-    return [job_document(job, attempt=None, position=None, cost=nothing) for job in jobs]
+def _new_documents(jobs: Sequence[Job]) -> list[dict[str, Any]]:
+    """Jobs that were queued just now: nothing was tried, ranked or used yet. One query.
+
+    Equal asks of one tenant have one worst case.
+    """
+    book, now = whole_book(), clock()
+    currency = book.currency or DEFAULT_CURRENCY
+    known: dict[tuple[object, ...], JobCost] = {}
+    documents = []
+    for job in jobs:
+        key = (job.tenant_id, job.wanted_class, job.time_limit_ms, str(job.options))
+        if key not in known:
+            worst = worst_case(usage_ahead(job, None, now), book)
+            known[key] = JobCost(currency, worst_case_nano=worst)
+        documents.append(job_document(job, attempt=None, position=None, cost=known[key]))
+    return documents
 
 
 def _batch(bodies: object) -> list[JobSpec]:

@@ -15,6 +15,7 @@ from federation.core.spec import JobSpec
 from federation.models import Job
 from federation.selectors.fleet import take_fleet
 from federation.selectors.snapshot import waiting_job
+from federation.services.rows import insert_jobs
 from kit.errors import FieldProblem, InvalidContentError, PermissionDeniedError
 from kit.intervals import from_ms
 from tenancy.models import Role, Tenant, User
@@ -51,7 +52,7 @@ def submit_jobs(
         for spec in specs
     ]
     refuse(fleet_problems(user, list(zip(pointers, specs, jobs, strict=True))))
-    Job.objects.bulk_create(jobs)
+    insert_jobs(jobs)
     write_events(
         changes=(
             Change("job.queued", str(job.uuid), job.tenant_id, "submitted", {"user": user.username})

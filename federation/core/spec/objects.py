@@ -71,7 +71,7 @@ class Pairs:
             return tell(problems, at, "wrong_length", f"Give at most {self.most} names.")
         known = len(problems)
         for name, text in value.items():
-            here = f"{at}/{token(name)}"
+            here = f"{at}/{name if name.isidentifier() else token(name)}"
             self.name.read(name, here, problems)
             self.text.read(text, here, problems)
             if self.reserved and name.startswith(self.reserved):
