@@ -20,7 +20,7 @@ from federation.management import demo_truths as truths
 from federation.management.demo_client import Client, RefusedError
 from federation.management.demo_jobs import CANCEL, HOLD, JOBS, RUN_LABEL, DemoJob
 from federation.management.demo_truths import Outcome
-from federation.management.demo_world import ADMIN, CLUSTERS, ORGANISATION
+from federation.management.demo_world import ADMIN, CLUSTERS, CURRENCY, ORGANISATION
 from kit.ids import new_id
 
 POLL_S = 0.7
@@ -232,7 +232,16 @@ class DemoRun:
             yield f"{ask.name} was submitted twice under one Idempotency-Key"
 
     def _table(self) -> str:
-        header = ("job", "state", "cluster", "nodes", "tier", "wait", "GPU-hours", "cost")
+        header = (
+            "job",
+            "state",
+            "cluster",
+            "nodes",
+            "tier",
+            "wait",
+            "GPU-hours",
+            f"cost {CURRENCY}",
+        )
         rows = [ROW.format(*header)]
         for name, outcome in self._outcomes.items():
             job, attempt, costs = outcome.job, outcome.attempt, outcome.costs
@@ -245,7 +254,7 @@ class DemoRun:
                     attempt.get("tier_seen") or "-",
                     _wait(job),
                     costs["gpu_hours"],
-                    f"{costs['so_far']['amount']}",
+                    costs["so_far"]["amount"],
                 )
             )
         return "\n".join(rows)
