@@ -6,7 +6,7 @@ from uuid import UUID
 
 from clusters.core.resources import GangShape
 from clusters.core.topology import Room
-from federation.core.plan import Draft, FleetView, Reason
+from federation.core.plan import Book, Draft, FleetView, Reason
 from federation.core.snapshot import (
     LASTING,
     Site,
@@ -81,11 +81,11 @@ class _Words:
                     (site, self._site(job, site))
                     for site in sites(job.ask, self._snapshot.clusters)
                 ]
-            found = self._all[key] = tuple(self._told(job, self._sites[place]))
+            found = self._all[key] = tuple(self._told(job, book, self._sites[place]))
         return found
 
     def _told(
-        self, job: WaitingJob, places: Sequence[tuple[Site, Reason | None]]
+        self, job: WaitingJob, book: Book, places: Sequence[tuple[Site, Reason | None]]
     ) -> Iterator[Reason]:
         if not places:
             yield nowhere(job)
@@ -93,7 +93,7 @@ class _Words:
             if reason is not None and reason.code in _BEFORE_QUOTA:
                 yield reason
                 continue
-            denied = self._entitlement(job, site)
+            denied = self._entitlement(job, book, site)
             yield denied or reason or _behind(site)
 
     def _site(self, job: WaitingJob, site: Site) -> Reason | None:
@@ -126,17 +126,16 @@ class _Words:
             until_ms=until_ms,
         )
 
-    def _entitlement(self, job: WaitingJob, site: Site) -> Reason | None:
-        shape, cluster, flavor = site.option.shape, site.cluster, site.flavor
-        book = self._draft.book(job)
-        key = (id(book), job.wanted_class, shape.gpus, cluster.name, flavor.name)
+    def _entitlement(self, job: WaitingJob, book: Book, site: Site) -> Reason | None:
+        gpus, cluster, flavor = site.option.shape.gpus, site.cluster.name, site.flavor.name
+        key = (id(book), job.wanted_class, gpus, cluster, flavor)
         if key not in self._quota:
-            self._quota[key] = self._denied(job, site)
+            self._quota[key] = self._denied(job, book, site)
         return self._quota[key]
 
-    def _denied(self, job: WaitingJob, site: Site) -> Reason | None:
+    def _denied(self, job: WaitingJob, book: Book, site: Site) -> Reason | None:
         """Why neither quota nor prices let the job run at the site, None when they do."""
-        book, gpus = self._draft.book(job), site.option.shape.gpus
+        gpus = site.option.shape.gpus
         classes = (GUARANTEED, SPOT) if job.wanted_class == "auto" else (job.wanted_class,)
         headrooms = [(book.headroom(site, name), name) for name in classes]
         held = [name for headroom, name in headrooms if headroom.holds(gpus)]

@@ -59,12 +59,16 @@ _REQUEUES = {Cause.PREEMPTED, Cause.VANISHED}
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A command as far as it matters here. `state`: waiting, sent, done, rejected, dropped."""
+    """A command as far as it matters here. `state`: waiting, sent, done, rejected, dropped.
+
+    `backend_id` is the number that the answer to a submit carried.
+    """
 
     state: str
     was_sent: bool
     answered_ms: int | None
     words: str = ""
+    backend_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Verdict:
     """What an attempt is now. `seen` is the object that counts; `runs` every stay on nodes.
 
     `abort` asks for a cancel with that cause; `converge` for the submit order once more, which
-    cancels duplicates there.
+    cancels duplicates there and releases what is held.
     """
 
     phase: Phase
@@ -114,7 +118,7 @@ def judge(
     """The verdict on one attempt, from the objects seen under its fence (any order)."""
     seen = _the_one(objects)
     accepted_ms = attempt.accepted_ms or _accepted(attempt, seen, now_ms)
-    if attempt.submit.state == "rejected" and seen is None:
+    if attempt.submit.state == "rejected" and seen is None and attempt.accepted_ms is None:
         return Verdict(
             Phase.ENDED, accepted_ms, None, cause=Cause.REJECTED, words=attempt.submit.words
         )
@@ -127,7 +131,15 @@ def judge(
             cause = Cause(attempt.stop_cause)
         return Verdict(Phase.ENDED, accepted_ms, seen, runs, cause=cause, words=seen.reason)
     doubled = sum(not found.state.is_final for found in objects) > 1
-    return _alive(attempt, seen, runs, accepted_ms, now_ms, doubled=doubled)
+    unsettled = doubled or _is_held_again(attempt, seen, reading)
+    return _alive(attempt, seen, runs, accepted_ms, now_ms, unsettled=unsettled)
+
+
+def _is_held_again(attempt: OpenAttempt, seen: GangSeen, reading: Reading | None) -> bool:
+    """Whether what we had released is held: a controller came back with an older state."""
+    answered_ms = attempt.submit.answered_ms
+    was_read_later = reading is None or answered_ms is None or reading.begun_ms > answered_ms
+    return seen.state is GangState.HELD and was_read_later
 
 
 def _number(found: GangSeen) -> tuple[int, str]:
@@ -208,7 +220,7 @@ def _alive(
     accepted_ms: int | None,
     now_ms: int,
     *,
-    doubled: bool,
+    unsettled: bool,
 ) -> Verdict:
     running = seen.state in {GangState.RUNNING, GangState.ENDING}
     phase = Phase.RUNNING if running else Phase.PENDING
@@ -227,7 +239,7 @@ def _alive(
         seen,
         runs,
         abort=Cause.START_TIMEOUT if late else None,
-        converge=doubled and not attempt.stop_cause and attempt.submit.state == "done",
+        converge=unsettled and not attempt.stop_cause and attempt.submit.state == "done",
         words=seen.reason,
     )
 
@@ -235,6 +247,24 @@ def _alive(
 def _last_end(runs: tuple[Run, ...]) -> int:
     """When the last stay ended (0 = none): a requeue there starts the start timer anew."""
     return max((run.end_ms for run in runs if run.end_ms is not None), default=0)
+
+
+def forgotten_runs(
+    told: Sequence[tuple[int, int | None, int]], verdict: Verdict
+) -> tuple[Run, ...]:
+    """Runs that were told as lasting and that the cluster no longer knows of. `told`: start, end, GPUs.
+
+    Only where it says something else instead: another run, or that all is over. Bills go by its
+    accounting, so they end where they began; should one turn up again, its real end counts.
+    """
+    if not verdict.runs and verdict.phase is not Phase.ENDED:
+        return ()
+    known = {run.start_ms for run in verdict.runs}
+    return tuple(
+        Run(start_ms, start_ms, gpus, (), GangState.UNKNOWN)
+        for start_ms, end_ms, gpus in told
+        if end_ms is None and start_ms not in known
+    )
 
 
 @dataclass(frozen=True, slots=True)

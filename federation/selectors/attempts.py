@@ -52,7 +52,11 @@ def _ms(moment: datetime | None) -> int | None:
 
 def _order(command: Command) -> Order:
     return Order(
-        command.state, command.sent_at is not None, _ms(command.answered_at), command.error
+        command.state,
+        command.sent_at is not None,
+        _ms(command.answered_at),
+        command.error,
+        (command.answer or {}).get("backend_id", ""),
     )
 
 

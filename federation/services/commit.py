@@ -51,7 +51,7 @@ class _Facts:
     clusters: Mapping[UUID, Mapping[str, Any]]
     tenants: Mapping[UUID, tuple[bool, int]]
     quotas: Mapping[tuple[UUID, str, UUID | None], int]
-    accounts: Mapping[tuple[UUID, UUID], str]
+    accounts: Mapping[tuple[UUID, UUID], ClusterAccount]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _lock_facts(plan: Plan) -> _Facts:
     )
     accounts = ClusterAccount.objects.filter(
         cluster__in=cluster_ids, user__in={binding.user for binding in bindings}
-    ).values_list("cluster_id", "user_id", "account")
+    )
     jobs = (
         Job.objects.filter(id__in=[binding.job for binding in bindings])
         .order_by("id")
@@ -145,7 +145,7 @@ def _lock_facts(plan: Plan) -> _Facts:
         clusters={row["id"]: row for row in clusters},
         tenants={key: (is_open, revision) for key, is_open, revision in tenants},
         quotas={(tenant, flavor, place): rev for tenant, flavor, place, rev in quotas},
-        accounts={(cluster, user): account for cluster, user, account in accounts},
+        accounts={(row.cluster_id, row.user_id): row for row in accounts},
         jobs={row["id"]: row for row in jobs},
     )
 
@@ -208,22 +208,25 @@ def _order(binding: Binding, facts: _Facts) -> _Order:
     gang = gang_of(
         binding,
         job,
-        account=facts.accounts[binding.cluster, binding.user],
+        person=facts.accounts[binding.cluster, binding.user],
         options=facts.clusters[binding.cluster]["options"],
     )
     return _Order(binding, job, new_id(), gang)
 
 
 def gang_of(
-    binding: Binding, job: Mapping[str, Any], *, account: str, options: Mapping[str, str]
+    binding: Binding, job: Mapping[str, Any], *, person: ClusterAccount, options: Mapping[str, str]
 ) -> Gang:
-    """What the backend is told. `options` are the cluster's: `charge`, `qos.<class>`."""
+    """What the backend is told. `options` are the cluster's: `charge`, `qos.<class>`.
+
+    A person's home there is where a job without a working directory runs, and its HOME.
+    """
     spec = JobSpec.from_json(job["spec"])
     checkpoint = spec.checkpoint
     return Gang(
         fence=fence(job["uuid"], binding.number),
         title=job["name"],
-        account=account,
+        account=person.account,
         charge=options.get("charge", ""),
         queue=binding.queue,
         service_class=options.get(f"qos.{binding.service_class}", ""),
@@ -232,10 +235,11 @@ def gang_of(
         nodes=binding.nodes,
         time_limit_s=-(-spec.time_limit_ms // 1000),
         script=spec.run.script,
-        workdir=spec.run.workdir,
+        workdir=spec.run.workdir or person.home,
         output=spec.run.output,
         error=spec.run.error,
         environment={
+            **({"HOME": person.home} if person.home else {}),
             **spec.environment_on(binding.flavor),
             "MUSTER_JOB_ID": str(job["uuid"]),
             "MUSTER_ATTEMPT": str(binding.number),

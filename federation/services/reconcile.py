@@ -17,10 +17,12 @@ from federation.core.reconciliation import (
     After,
     Cause,
     OpenAttempt,
+    Order,
     Phase,
     Verdict,
     Wish,
     after_end,
+    forgotten_runs,
     judge,
 )
 from federation.models import Attempt, Job
@@ -82,6 +84,7 @@ class Step:
 
     attempt: Attempt
     verdict: Verdict
+    submit: Order
 
     @property
     def job(self) -> Job:
@@ -119,7 +122,7 @@ def _steps(
     for attempt, value in pairs:
         verdict = judge(value, last.objects.get(attempt.fence, ()), last.reading, to_ms(now))
         if _differs(attempt, verdict):
-            steps.append(Step(attempt, verdict))
+            steps.append(Step(attempt, verdict, value.submit))
     return steps
 
 
@@ -192,7 +195,7 @@ def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
             run_end_ms=run.end_ms,
         )
         for step in steps
-        for run in step.verdict.runs
+        for run in (*forgotten_runs(step.attempt.runs, step.verdict), *step.verdict.runs)
     ]
     if not facts:
         return
@@ -213,6 +216,7 @@ def _update_attempt(step: Step, nodes: dict[str, Node], now: datetime) -> None:
     attempt, verdict, seen = step.attempt, step.verdict, step.verdict.seen
     if verdict.accepted_ms is not None and attempt.accepted_at is None:
         attempt.accepted_at = from_ms(verdict.accepted_ms)
+    attempt.backend_id = attempt.backend_id or step.submit.backend_id
     if seen is not None:
         attempt.backend_id = seen.backend_id
         attempt.backend_state = seen.state

@@ -13,9 +13,9 @@ from federation.core.plan import Reason
 from federation.core.snapshot import Ask
 from federation.core.spec import JobSpec
 from federation.models import Job
-from federation.selectors.fleet import take_fleet
 from federation.selectors.snapshot import waiting_job
-from federation.services.rows import insert_jobs
+from federation.selectors.standing import standing_fleet
+from kit.bulk import insert_rows
 from kit.errors import FieldProblem, InvalidContentError, PermissionDeniedError
 from kit.intervals import from_ms
 from tenancy.models import Role, Tenant, User
@@ -26,7 +26,7 @@ MOST_JOBS = 1000
 MOST_PROBLEMS = 100
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def submit_jobs(
     *, user: User, specs: Sequence[JobSpec], now: datetime, is_batch: bool = False
 ) -> list[Job]:
@@ -52,7 +52,7 @@ def submit_jobs(
         for spec in specs
     ]
     refuse(fleet_problems(user, list(zip(pointers, specs, jobs, strict=True))))
-    insert_jobs(jobs)
+    _insert(jobs)
     write_events(
         changes=(
             Change("job.queued", str(job.uuid), job.tenant_id, "submitted", {"user": user.username})
@@ -62,6 +62,16 @@ def submit_jobs(
     )
     ring()
     return jobs
+
+
+def _insert(jobs: Sequence[Job]) -> None:
+    """Inserts new jobs in their order and gives each its row id."""
+    names = [field.attname for field in Job._meta.concrete_fields if not field.primary_key]
+    rows = [{name: getattr(job, name) for name in names} for job in jobs]
+    ids = dict(insert_rows(Job, rows, returning=("uuid", "id")))
+    for job in jobs:
+        job.id = ids[job.uuid]
+        job._state.adding, job._state.db = False, "default"
 
 
 def columns(spec: JobSpec) -> dict[str, Any]:
@@ -123,9 +133,11 @@ def fleet_problems(
     `placed` are pointers, specs and rows (saved or not). Names that do not exist are told first;
     then, for jobs without such names, why they can never run anywhere.
     """
-    flavors = set(Flavor.objects.values_list("name", flat=True))
-    fleet = take_fleet([user.pk])
+    fleet = standing_fleet(user.pk)
     clusters = {view.cluster.name for view in fleet}
+    flavors = {flavor.name for view in fleet for flavor in view.cluster.flavors}
+    if any(choice.name not in flavors for _, spec, _ in placed for choice in spec.flavors):
+        flavors = set(Flavor.objects.values_list("name", flat=True))
     known: dict[Ask, tuple[Reason, ...]] = {}
     for at, spec, job in placed:
         unknown = list(_unknown(at, spec, flavors, clusters))

@@ -19,6 +19,7 @@ from federation.core.reconciliation import (
     Verdict,
     Wish,
     after_end,
+    forgotten_runs,
     judge,
 )
 
@@ -315,7 +316,7 @@ def test_nothing_ends_on_silence(value: OpenAttempt, reading: Reading | None) ->
     """Without an answer of accounting, only a refusal or an order never sent ends an attempt."""
     silent = reading and replace(reading, accounting_answered=False)
     verdict: Verdict = judge(value, [], silent, T0 + 10**9)
-    never_there = value.submit.state == "rejected" or (
+    never_there = (value.submit.state == "rejected" and value.accepted_ms is None) or (
         value.submit.state == "dropped" and not value.submit.was_sent
     )
     assert verdict.phase is not Phase.LOST or value.phase is Phase.LOST
@@ -331,3 +332,38 @@ def test_what_lives_on_the_cluster_never_ends_here(
     if holding:
         assert verdict.phase is not Phase.ENDED
         assert verdict.seen in holding
+
+
+def test_what_was_released_and_is_held_again_is_ordered_once_more() -> None:
+    """A controller may come back with an older state; a reading from before the release may not."""
+    held = seen(GangState.HELD)
+    assert judge(attempt(), [held], look(T0 + 1), T0 + 10).converge
+    assert not judge(attempt(), [held], look(T0), T0 + 10).converge
+    stopping = attempt(phase=Phase.STOPPING, stop_cause="cancelled")
+    assert not judge(stopping, [held], look(T0 + 1), T0 + 10).converge
+    sent = attempt(submit=Order("sent", was_sent=True, answered_ms=None), accepted_ms=None)
+    assert not judge(sent, [held], look(T0 + 1), T0 + 10).converge
+
+
+def test_a_run_that_the_cluster_forgot_ends_where_it_began() -> None:
+    told = [(T0 + 5, None, 16)]
+    again = seen(GangState.RUNNING, runs=ran(T0 + 60, None, GangState.RUNNING))
+    ended = seen(GangState.CANCELLED)
+    for found in (again, ended):
+        (run,) = forgotten_runs(told, judge(attempt(), [found], look(), T0 + 90))
+        assert (run.start_ms, run.end_ms, run.gpus) == (T0 + 5, T0 + 5, 16)
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ([(T0 + 5, None, 16)], RUNNING),
+        ([(T0 + 5, None, 16)], seen(GangState.PENDING)),
+        ([(T0 + 5, T0 + 9, 16)], seen(GangState.CANCELLED)),
+        ([], seen(GangState.CANCELLED)),
+    ],
+)
+def test_nothing_else_is_forgotten(
+    told: list[tuple[int, int | None, int]], found: GangSeen
+) -> None:
+    assert forgotten_runs(told, judge(attempt(), [found], look(), T0 + 90)) == ()
