@@ -1,12 +1,15 @@
 """Every address of the web process."""
 
 from django.contrib import admin
+from django.templatetags.static import static
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.generic import RedirectView
 
 from config import operations
 from config.openapi import Schema
 from federation.urls import page_urls
 from tenancy.views import page_urls as access_urls
+from tenancy.views import public
 
 admin.autodiscover()
 
@@ -21,6 +24,7 @@ API: list[URLPattern | URLResolver] = [
 urlpatterns: list[URLPattern | URLResolver] = [
     *access_urls,
     *page_urls,
+    path("favicon.ico", public(RedirectView.as_view(url=static("muster/icon.svg"))), name="icon"),
     path("admin/", admin.site.urls),
     path("api/v1/", include((API, "api"))),
     path("healthz", operations.healthz, name="healthz"),

@@ -18,7 +18,7 @@ from tenancy.services.access import create_tenant, set_member
 from tenancy.services.records import Change, write_events
 
 PASSWORD = "correct horse battery staple"
-HASH = make_password(PASSWORD)  # once: it is slow on purpose
+HASH = make_password(PASSWORD)  # once, by the hasher that real processes use
 NANO = 1_000_000_000
 
 

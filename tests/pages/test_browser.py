@@ -62,8 +62,10 @@ class Visit:
             expect(self.page.locator("#live-sign")).to_have_text("Live", timeout=WAIT_MS)
 
 
-def visit(browser: Browser, front: str, size: str = "wide", theme: str = "light") -> Visit:
-    """Sign in as Mia through the form."""
+def visit(
+    browser: Browser, front: str, size: str = "wide", theme: str = "light", who: str = "mia"
+) -> Visit:
+    """Sign in through the form."""
     width, height = SIZES[size]
     context = browser.new_context(
         viewport={"width": width, "height": height},
@@ -76,7 +78,7 @@ def visit(browser: Browser, front: str, size: str = "wide", theme: str = "light"
     page.on("pageerror", lambda error: it.wrong.append(str(error)))
     page.on("response", lambda got: it.wrong.append(got.url) if got.status >= 400 else None)
     page.goto(f"{front}/")
-    page.get_by_label("Name").fill("mia")
+    page.get_by_label("Name").fill(who)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
@@ -133,6 +135,20 @@ def test_the_keyboard_reaches_the_content_and_the_theme_is_kept(
     it.page.get_by_role("button", name="Switch between light and dark").click()
     it.page.reload()
     expect(it.page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert it.wrong == []
+
+
+def test_the_admin_works_under_the_content_policy(
+    browser: Browser, front: str, scene: Scene
+) -> None:
+    it = visit(browser, front, who="ada")
+    for path in (
+        "/admin/",
+        "/admin/clusters/cluster/",
+        f"/admin/clusters/cluster/{scene.alpine.pk}/",
+    ):
+        it.page.goto(front + path)
+        expect(it.page.locator("#content")).to_be_visible()
     assert it.wrong == []
 
 

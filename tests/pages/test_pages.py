@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, reverse
 
-from clusters.models import Cluster
+from clusters.models import Cluster, ClusterAccount
 from federation.models import Job
 from federation.urls import page_urls
 from tenancy.models import AuditEntry, User
@@ -251,7 +251,32 @@ def test_the_form_says_what_is_wrong_at_its_field(mia: Client) -> None:
     assert Job.objects.count() == before
 
 
+def test_the_form_submits(mia: Client, scene: Scene) -> None:
+    ClusterAccount.objects.create(cluster=scene.alpine, user=scene.mia, account="mia")
+    filled = {
+        "tenant": "acme/vision", "name": "from the form", "flavors": ["h100-sxm-80"], "nodes": "2",
+        "gpus_per_node": "8", "class": "spot", "priority": "high", "tier": "leaf", "workdir": "",
+        "time_limit": "90m", "script": "#!/bin/bash\r\nsrun true\r\n",
+    }  # fmt: skip
+    response = mia.post("/jobs/new", filled)
+    job = Job.objects.get(name="from the form")
+    assert (response.status_code, response["Location"]) == (302, f"/jobs/{job.uuid}")
+    assert (job.tenant, job.user, job.wanted_class, job.priority) == (
+        scene.vision,
+        scene.mia,
+        "spot",
+        700,
+    )
+    assert (job.required_tier, job.time_limit_ms) == ("leaf", 90 * 60_000)
+    assert job.spec["run"]["script"] == "#!/bin/bash\nsrun true\n"
+    refused = mia.post("/jobs/new", {**filled, "tenant": "rival"})
+    assert refused.status_code == 422
+    assert 'id="wrong-tenant-1"' in refused.content.decode()
+
+
 def test_signing_in_and_out(scene: Scene) -> None:
+    scene.mia.set_password(PASSWORD)  # by the tests' own quick hasher
+    scene.mia.save()
     client = Client()
     wrong = client.post("/login", {"username": "mia", "password": "no"})
     assert "do not go together" in wrong.content.decode()

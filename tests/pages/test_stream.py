@@ -15,7 +15,7 @@ from django.utils import timezone
 from tenancy.models import ApiToken, Event, Membership, Tenant, User
 from tenancy.services.access import create_tenant, create_token, set_member
 from tenancy.services.records import Change, ring, write_events
-from tests.pages.scene import HASH, PASSWORD
+from tests.pages.scene import HASH
 from tests.pages.servers import database_url, stream
 from tests.pages.sse import reading
 
@@ -163,13 +163,28 @@ def test_the_browser_session_opens_the_stream_until_it_ends(server: str) -> None
     acme = tenant("acme")
     person("mia", acme)
     browser = Client()
-    assert browser.login(username="mia", password=PASSWORD)
+    browser.force_login(User.objects.get(username="mia"))
     cookie = f"sessionid={browser.cookies['sessionid'].value}"
     with reading(server, "", Authorization="", Cookie=cookie) as reader:
         tell("seen", tenant=acme)
         assert reader.take(1) == ["seen"]
         Session.objects.all().delete()
         assert not reader.until(lambda it: False)
+
+
+def test_the_stream_outlives_a_lost_database_connection(server: str) -> None:
+    acme = tenant("acme")
+    token = person("mia", acme)
+    with reading(server, token) as reader:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND query ~ 'LISTEN|FROM tenancy_event'"
+                " AND pid <> pg_backend_pid()"
+            )
+            assert cursor.fetchone()[0] >= 2
+        tell("meanwhile", tenant=acme)
+        assert reader.take(1) == ["meanwhile"]
 
 
 @pytest.mark.parametrize(
