@@ -29,20 +29,23 @@ def nano(money: Job) -> int:
 
 
 def stays_of(muster: Muster, jobs: Iterable[str]) -> dict[str, list[Stay]]:
-    """Every stay on GPUs of these jobs by job, from both clusters, once all of them have ended."""
-    fences = {row["fence"]: job for job in jobs for row in muster.attempts(job)}
-    found: dict[str, list[Stay]] = {}
+    """Every stay on GPUs of these jobs by job, once accounting (it lags) has all that started."""
+    attempts = [(job, row) for job in jobs for row in muster.attempts(job)]
+    owners = {row["fence"]: job for job, row in attempts}
+    started = {row["fence"] for _, row in attempts if row["started_at"]}
+    found: list[Stay] = []
 
-    def over() -> bool:
-        found.clear()
-        for lab in muster.labs.values():
-            for stay in lab.stays():
-                if stay.name in fences:
-                    found.setdefault(fences[stay.name], []).append(stay)
-        return all(stay.end_s is not None for stays in found.values() for stay in stays)
+    def complete() -> bool:
+        every = [stay for lab in muster.labs.values() for stay in lab.stays()]
+        found[:] = [stay for stay in every if stay.name in owners]
+        names = {stay.name for stay in found}
+        return started <= names and all(stay.end_s is not None for stay in found)
 
-    eventually(over, within_s=60, every_s=0.5, what="Slurm's accounting has every end")
-    return found
+    eventually(complete, within_s=60, every_s=0.5, what="Slurm's accounting has every stay")
+    by_job: dict[str, list[Stay]] = {}
+    for stay in sorted(found, key=lambda one: one.start_s):
+        by_job.setdefault(owners[stay.name], []).append(stay)
+    return by_job
 
 
 def agree(muster: Muster, tenant: str, jobs: Sequence[str]) -> dict[str, list[Stay]]:
@@ -54,7 +57,7 @@ def agree(muster: Muster, tenant: str, jobs: Sequence[str]) -> dict[str, list[St
     stays = stays_of(muster, jobs)
     total = 0
     for job in jobs:
-        total += _agree_on_job(muster, job, sorted(stays.get(job, ()), key=lambda one: one.start_s))
+        total += _agree_on_job(muster, job, stays.get(job, []))
 
     def posted() -> bool:
         rows = muster.pages("/ledger", tenant=tenant)

@@ -11,6 +11,8 @@ from tests.live.slurm.federation import Muster, homes_in
 from tests.live.slurm.lab import HOW, LabCluster, lab_directory
 from tests.stack import Stack
 
+pytest.register_assert_rewrite("tests.live.slurm.books")
+
 
 @pytest.fixture(scope="session")
 def lab() -> Path:

@@ -286,9 +286,7 @@ class Muster:
         """Ends whatever a test left behind, so that the next one starts on idle clusters."""
         for lab in self.labs.values():
             lab.drop_jobs()
-            down = lab.run("sinfo", "--noheader", "--Node", "--states=down,drain", "--format=%N")
-            for node in down.split():
-                lab.node_up(node)
+            lab.mend()
         for job in self.pages("/jobs"):
             if job["state"] not in FINAL:
                 self.mia.post(f"/jobs/{job['id']}/cancel")

@@ -107,6 +107,16 @@ class LabCluster:
             )
         assert done.returncode == 0, log.read_text()
 
+    def mend(self) -> None:
+        """Bring back nodes that are down, with their daemons and the settings of `up.sh`."""
+        words = ("sinfo", "--noheader", "--Node", "--states=down,drain", "--format=%N")
+        down = self.run(*words).split()
+        if down:
+            for node in down:
+                self.node_up(node)
+            self.up()
+            self.run("scontrol", "reconfigure")
+
     @contextmanager
     def without(self, daemon: str) -> Iterator[None]:
         """A time without one of the daemons."""
@@ -115,6 +125,15 @@ class LabCluster:
             yield
         finally:
             self.up()
+
+    @property
+    def saved_jobs(self) -> Path:
+        """What a controller that starts anew knows of its jobs; written a while after a change."""
+        return self.directory / "state" / "job_state"
+
+    def wait_until_saved(self) -> None:
+        """Waits as long as slurmctld may take to write a change (SAVE_MAX_WAIT, 5 s)."""
+        time.sleep(6)
 
     @property
     def device(self) -> str:
