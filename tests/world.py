@@ -66,16 +66,41 @@ class Simulated:
         """What the laboratory says of itself."""
         return dict(httpx.get(f"{self.endpoint}/_control/state", timeout=5).json())
 
+    def slurm(self, method: str, path: str, user: str = "root", **options: Any) -> dict[str, Any]:
+        """Calls Slurm's REST interface past Muster, as anybody of the cluster could."""
+        now_s = int(utc_now().timestamp())
+        token = jwt.encode({"sun": user, "iat": now_s, "exp": now_s + 600}, self.key, "HS256")
+        answer = httpx.request(
+            method,
+            f"{self.endpoint}/{path}",
+            headers={"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": token},
+            timeout=10,
+            **options,
+        )
+        return dict(answer.json())
+
+    def submit_copy(self, fence: str, user: str = "mia") -> int:
+        """A held job that bears a fence of ours, as a submit that arrived late would leave it."""
+        job = {
+            "name": fence,
+            "comment": f"muster:{fence}",
+            "account": "ml",
+            "nodes": 1,
+            "gres": "gpu:h100:8",
+            "hold": True,
+            "current_working_directory": "/tmp",  # noqa: S108
+            "environment": {"PATH": "/bin"},
+        }
+        body = {"script": "#!/bin/bash\nsleep 60\n", "job": job}
+        return int(self.slurm("POST", "slurm/v0.0.38/job/submit", user, json=body)["job_id"])
+
+    def job_state(self, number: int) -> str:
+        """What the controller says of a job."""
+        return str(self.slurm("GET", f"slurm/v0.0.38/job/{number}")["jobs"][0]["job_state"])
+
     def runs(self) -> list[dict[str, Any]]:
         """Every record of the cluster's own accounting that got nodes."""
-        now_s = int(utc_now().timestamp())
-        token = jwt.encode({"sun": "root", "iat": now_s, "exp": now_s + 600}, self.key, "HS256")
-        answer = httpx.get(
-            f"{self.endpoint}/slurmdb/v0.0.38/jobs",
-            headers={"X-SLURM-USER-NAME": "root", "X-SLURM-USER-TOKEN": token},
-            timeout=10,
-        )
-        records: list[dict[str, Any]] = answer.json()["jobs"]
+        records: list[dict[str, Any]] = self.slurm("GET", "slurmdb/v0.0.38/jobs")["jobs"]
         return [row for row in records if row["allocation_nodes"] and row["time"]["elapsed"] >= 0]
 
     def control(self, deed: str, **data: Any) -> dict[str, Any]:

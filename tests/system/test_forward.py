@@ -8,6 +8,7 @@ from accounting.models import Transfer, UsageInterval
 from clusters.models import Command, Node
 from federation.models import Attempt, Job
 from federation.services.change import cancel_job, hold_job, release_job
+from tests.stack import eventually
 from tests.world import World, utc_now
 
 
@@ -150,6 +151,41 @@ def test_a_same_named_object_of_somebody_else_is_left_alone(world: World) -> Non
     number = stranger["job_id"]
     seen = httpx.get(f"{aurora.endpoint}/_control/jobs/{number}", timeout=5).json()
     assert seen["state"].upper() in {"RUNNING", "PENDING"}
+
+
+def test_a_submit_that_arrives_late_never_runs_beside_the_first(world: World) -> None:
+    job = world.until(world.submit(nodes=1, seconds=3), "running")
+    aurora = world.simulated["aurora"]
+    late = aurora.submit_copy(fence_of(job))
+    world.until(job, "succeeded")
+    assert aurora.job_state(late) == "CANCELLED"
+    assert len([run for run in aurora.runs() if run["name"] == fence_of(job)]) == 1
+
+
+def test_a_submit_that_arrives_after_the_end_is_cancelled(world: World) -> None:
+    job = world.until(world.submit(nodes=1, seconds=1), "succeeded")
+    aurora = world.simulated["aurora"]
+    late = aurora.submit_copy(fence_of(job))
+
+    def is_gone() -> bool:
+        world.turn()
+        return aurora.job_state(late) == "CANCELLED"
+
+    eventually(is_gone, what="the late submit is cancelled")
+    job.refresh_from_db()
+    assert job.state == "succeeded"
+    assert UsageInterval.objects.count() == 1
+
+
+def test_what_the_cluster_refuses_fails_with_its_words_when_no_other_is_left(world: World) -> None:
+    aurora = world.clusters["aurora"]
+    aurora.options = {**aurora.options, "charge": "nobody"}
+    aurora.save()
+    gang = {"nodes": 1, "gpus_per_node": 8, "max_restarts": 1}
+    job = world.until(world.submit(gang=gang), "failed")
+    assert job.outcome.startswith("aurora refused it: ")
+    assert "account" in job.outcome
+    assert Attempt.objects.filter(job=job).count() == 2
 
 
 def test_silence_changes_nothing_and_work_goes_on_after_it(world: World) -> None:
