@@ -15,7 +15,7 @@ from script.benchmarks.cycle import LEAVES_PER_SPINE, NODES_PER_LEAF
 from tenancy.models import Tenant, User
 
 SCRIPT = "#!/bin/bash\n" + "srun torchrun --nnodes 16 train.py --config run.yaml\n" * 12
-FREE_SHARE = 0.55
+FREE_SHARE = 0.45
 
 
 def clear() -> None:

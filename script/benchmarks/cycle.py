@@ -1,6 +1,6 @@
 """One cold cycle of the arbiter: snapshot, decide and commit, on a deep queue.
 
-10,000 waiting jobs of 2,000 shapes, 50 tenants, 4 clusters of 1,024 nodes, about 500 bound. CPU is
+10,000 waiting jobs of 2,000 shapes, 50 tenants, 4 clusters of 1,024 nodes, some 500 bound. CPU is
 of this process and of its PostgreSQL backend. The exponents are fitted over half, once and twice
 the jobs, and half, once and twice the nodes.
 """
@@ -36,7 +36,7 @@ def shapes(count: int, rng: random.Random) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     while len(found) < count:
         gpus = rng.choice((1, 2, 4, *(8,) * 12))
-        nodes = rng.choice((1, 2, 3, 4, 6, 8, 8, 12, 16, 16, 24, 32, 64)) if gpus == 8 else 1
+        nodes = rng.choice((1, 1, 2, 3, 4, 6, 8, 8, 12, 16, 24, 32, 64)) if gpus == 8 else 1
         flavors = rng.choice((FLAVORS[:1], FLAVORS[1:], FLAVORS, FLAVORS[::-1]))
         options = [
             {
