@@ -10,14 +10,17 @@ from django.db import connection
 from django.db.models import NOT_PROVIDED, Field, Model
 
 
-def insert_rows(model: type[Model], rows: Sequence[Mapping[str, Any]]) -> None:
+def insert_rows(
+    model: type[Model], rows: Sequence[Mapping[str, Any]], returning: Sequence[str] = ()
+) -> list[tuple[Any, ...]]:
     """Insert rows, given as values by attribute name (`job_id`, not `job`), the same in each.
 
     Values are what JSON can hold, UUIDs and datetimes. Fields that are not given get the model's
-    default. The database checks everything; no model code runs.
+    default. The database checks everything; no model code runs. Gives the columns named by
+    `returning` of every new row, in any order.
     """
     if not rows:
-        return
+        return []
     fields = _fields(model, rows[0])
     defaults = {
         field.attname: field.default
@@ -38,9 +41,11 @@ def insert_rows(model: type[Model], rows: Sequence[Mapping[str, Any]]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {quote(model._meta.db_table)} ({columns})"  # noqa: S608 (our own names)
-            f" SELECT {values} FROM jsonb_to_recordset(%s::jsonb) AS given({record})",
+            f" SELECT {values} FROM jsonb_to_recordset(%s::jsonb) AS given({record})"
+            + (f" RETURNING {', '.join(map(quote, returning))}" if returning else ""),
             [json.dumps(rows, default=_text, ensure_ascii=False)],
         )
+        return cursor.fetchall() if returning else []
 
 
 def _fields(model: type[Model], row: Mapping[str, Any]) -> "list[Field[Any, Any]]":

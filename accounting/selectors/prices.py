@@ -18,7 +18,8 @@ _SCOPE = ["flavor_id", "service_class", "cluster_id", "tenant_id"]
 
 def whole_book() -> PriceBook:
     """Every price there was, is and will be."""
-    return PriceBook(_entry(price) for price in Price.objects.all())
+    every = Price.objects.raw("SELECT * FROM accounting_price")  # every submit reads it: no ORM
+    return PriceBook(_entry(price) for price in every)
 
 
 def price_book(at_ms: int) -> PriceBook:
