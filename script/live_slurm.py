@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from script import bootstrap, debian
@@ -42,13 +43,18 @@ class Lab:
         self._started: list[str] = []
 
     def up(self) -> None:
-        """Start the clusters; raises SetupError with the lab script's words when one fails."""
+        """Start the clusters side by side; raises SetupError with the words of one that fails."""
         self._open_to_daemons()
-        for name, gpu in CLUSTERS.items():
-            self._console.say(f"starting the Slurm cluster {name} ({gpu})")
-            self._started.append(name)
-            base = _free_port_range(PORTS_EACH)
-            done = self._script("up.sh", name, str(base), gpu)
+        base = _free_port_range(PORTS_EACH * len(CLUSTERS))
+        ports = range(base, base + PORTS_EACH * len(CLUSTERS), PORTS_EACH)
+        with ThreadPoolExecutor(len(CLUSTERS)) as pool:
+            runs = {}
+            for port, (name, gpu) in zip(ports, CLUSTERS.items(), strict=True):
+                self._console.say(f"starting the Slurm cluster {name} ({gpu})")
+                self._started.append(name)
+                runs[name] = pool.submit(self._script, "up.sh", name, str(port), gpu)
+        for name, run in runs.items():
+            done = run.result()
             if done.returncode != 0:
                 said = (done.stdout + done.stderr).strip()[-2000:]
                 raise SetupError(f"The Slurm cluster {name} did not come up:\n\n{said}")

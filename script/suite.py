@@ -158,7 +158,8 @@ class Suite:
         try:
             await asyncio.shield(up)
             own = {"MUSTER_LIVE_SLURM": str(lab.directory)}
-            arguments = ["-m", "live", "-p", "no:xdist", "tests/live/slurm", *given]
+            suites = ["tests/clusters/backends", "tests/live/slurm"]
+            arguments = ["-m", "live", "-p", "no:xdist", *suites, *given]
             await self._pytest("live Slurm", arguments, own)
         finally:
             await asyncio.wait([up])  # a thread cannot be cancelled: let it end, then undo it

@@ -1,5 +1,6 @@
 """The two lab clusters. Without them these tests are skipped, and say how to have them."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,8 @@ def service(
     with homes_in(lab) as homes:
         muster = Muster(stack, {"alpha": alpha, "beta": beta}, homes)
         try:
+            # whoever ends the run also ends the processes, which are in sessions of their own
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             stack.start()
             for cluster in (alpha, beta):
                 cluster.drop_jobs()
