@@ -1,7 +1,10 @@
 """Options of the whole suite."""
 
+from collections.abc import Iterator
+
 import pytest
-from pytest_django import Settings
+from django.db import connection
+from pytest_django import DjangoDbBlocker, Settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,3 +20,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def quick_passwords(settings: Settings) -> None:
     """A password hash that is not slow on purpose: tests make many people and sign them in."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """At the end no session of a thread or process that a test left behind keeps the database."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )

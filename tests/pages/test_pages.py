@@ -251,6 +251,7 @@ def test_the_form_says_what_is_wrong_at_its_field(mia: Client) -> None:
     assert Job.objects.count() == before
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_form_submits(mia: Client, scene: Scene) -> None:
     ClusterAccount.objects.create(cluster=scene.alpine, user=scene.mia, account="mia")
     filled = {
