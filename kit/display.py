@@ -120,3 +120,9 @@ def percent(part: float | None) -> str:
 def plain(word: str) -> str:
     """A code as words: `node_failure` → `node failure`."""
     return word.replace("_", " ")
+
+
+@register.filter
+def tail(name: str) -> str:
+    """The part of a node's name that tells it from its neighbours: what follows the last hyphen."""
+    return name.rpartition("-")[2] or name

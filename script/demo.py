@@ -107,8 +107,8 @@ class Demo:
 
     async def _start(self) -> None:
         await self._start_services()
-        await self._step("migrate", "migrate", "--no-input")
-        await self._step("seed", "seed_demo", "--state", str(self._state.path))
+        await self._step("migrate", "migrate", "--no-input", "--skip-checks")
+        await self._step("seed", "seed_demo", "--skip-checks", "--state", str(self._state.path))
         self._console.say("starting the simulated clusters")
         await self._supervisor.start(self._simulator())
         self._console.say("starting web, stream, arbiter, workers, beat")
