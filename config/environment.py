@@ -38,7 +38,7 @@ class Environment:
         observe_interval_ms: how old an observation may be before the cluster is read again.
         backend_timeout_ms: deadline of one call to a member cluster.
         calls_at_once: most calls in flight to one cluster.
-        unknown_after_ms: silence after which a cluster's jobs are shown as `unknown`.
+        silent_after_ms: age of a cluster's last reading after which nothing new is bound to it.
     """
 
     database_url: str
@@ -58,7 +58,7 @@ class Environment:
     observe_interval_ms: int = 2_000
     backend_timeout_ms: int = 10_000
     calls_at_once: int = 4
-    unknown_after_ms: int = 60_000
+    silent_after_ms: int = 15_000
 
 
 # Read by test and demo scripts, not by the service.

@@ -1,5 +1,6 @@
 """The fleet: member clusters, GPU models, nodes, and who is who there."""
 
+from datetime import datetime
 from typing import ClassVar
 
 from django.contrib.postgres.fields import ArrayField
@@ -65,6 +66,10 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def is_silent(self, since: datetime) -> bool:
+        """Whether nothing was read of it since; nothing new is bound to a silent cluster."""
+        return self.last_seen_at is None or self.last_seen_at <= since
 
 
 class ClusterFlavor(models.Model):

@@ -64,7 +64,7 @@ def cluster_views(now: datetime, users: Any, held: Iterable[Held]) -> tuple[Clus
         row[0]: row[1:]
         for row in Observation.objects.values_list("cluster_id", "queues", "reservations")
     }
-    silent_since = now - timedelta(milliseconds=settings.ENVIRONMENT.unknown_after_ms)
+    silent_since = now - timedelta(milliseconds=settings.ENVIRONMENT.silent_after_ms)
     views = []
     for cluster in Cluster.objects.order_by("name").defer("secret", "options", "probe"):
         queues, reservations = readings.get(cluster.id, ((), ()))
@@ -139,9 +139,7 @@ OPEN_ATTEMPTS = Attempt.objects.exclude(state=Attempt.State.ENDED)
 
 
 def _state(cluster: Cluster, silent_since: datetime) -> ClusterState:
-    if cluster.last_seen_at is None:
-        return ClusterState.UNREACHABLE
-    if cluster.failing_since is not None and cluster.failing_since <= silent_since:
+    if cluster.is_silent(silent_since):
         return ClusterState.UNREACHABLE
     if cluster.state == Cluster.State.DRAINING:
         return ClusterState.DRAINING

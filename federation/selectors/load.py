@@ -203,7 +203,7 @@ def _loads(rows: Any, now: datetime) -> list[ClusterLoad]:
     nodes: dict[UUID, list[Node]] = defaultdict(list)
     for node in Node.objects.filter(cluster__in=keys).order_by():
         nodes[node.cluster_id].append(node)
-    silent_since = now - timedelta(milliseconds=settings.ENVIRONMENT.unknown_after_ms)
+    silent_since = now - timedelta(milliseconds=settings.ENVIRONMENT.silent_after_ms)
     return [
         _cluster_load(
             cluster,
@@ -212,7 +212,7 @@ def _loads(rows: Any, now: datetime) -> list[ClusterLoad]:
             readings.get(cluster.id),
             holdings,
             now,
-            is_silent=cluster.failing_since is not None and cluster.failing_since <= silent_since,
+            is_silent=cluster.is_silent(silent_since),
         )
         for cluster in clusters
     ]

@@ -212,10 +212,10 @@ def test_what_is_silent_or_reserved_or_foreign_is_not_free() -> None:
     Node.objects.update(foreign_gpus=1)
     assert commit().bound == 0
     Node.objects.filter(name="n3").update(foreign_gpus=0)
-    Cluster.objects.update(failing_since=NOW - timedelta(minutes=5))
+    Cluster.objects.update(last_seen_at=NOW - timedelta(minutes=5))
     assert commit().bound == 0
     assert Job.objects.get().reasons[0]["code"] == "cluster_unreachable"
-    Cluster.objects.update(failing_since=NOW - timedelta(seconds=5))
+    Cluster.objects.update(last_seen_at=NOW - timedelta(seconds=5))
     assert commit().bound == 1  # a short silence changes nothing
 
 

@@ -54,7 +54,7 @@ def service(
 ) -> Iterator[Muster]:
     """All processes, once for all tests."""
     directory = tmp_path_factory.mktemp("stack")
-    environment = {"MUSTER_OBSERVE_INTERVAL_MS": "700", "MUSTER_UNKNOWN_AFTER_MS": "3000"}
+    environment = {"MUSTER_OBSERVE_INTERVAL_MS": "700", "MUSTER_SILENT_AFTER_MS": "3000"}
     stack = Stack(directory, environment)
     with homes_in(lab) as homes:
         muster = Muster(stack, {"alpha": alpha, "beta": beta}, homes)
