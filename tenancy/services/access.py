@@ -14,6 +14,7 @@ from tenancy.models.access import NAME
 from tenancy.services.records import write_audit
 
 BEARER = "mst"
+RESERVED = frozenset({"quotas", "usage", "members"})  # /tenants/{path}/quotas and so on
 LONGEST_TOKEN_LIFE = timedelta(days=366)
 
 
@@ -24,13 +25,17 @@ def create_tenant(
     """A new node of the tree.
 
     Raises:
-        InvalidContentError: the name is not `[a-z0-9-]{1,63}`.
+        InvalidContentError: the name is not `[a-z0-9-]{1,63}`, or reserved.
         ConflictError: the parent has a child of that name already.
     """
     try:
         NAME(name)
     except ValidationError:
         raise InvalidContentError(str(NAME.message), pointer="/name") from None
+    if name in RESERVED:
+        raise InvalidContentError(
+            f"{name} is an address below every tenant; choose another name.", pointer="/name"
+        )
     path = f"{parent.path}/{name}" if parent else name
     if Tenant.objects.filter(path=path).exists():
         raise ConflictError(f"The tenant {path} exists already.", pointer="/name")

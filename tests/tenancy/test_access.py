@@ -117,7 +117,10 @@ def test_a_tenant_knows_its_way_from_the_root() -> None:
     assert list(below) == ["acme/vision", "acme/vision/pretrain"]
 
 
-@pytest.mark.parametrize("name", ["", "Acme", "a b", "a/b", "-a", "a-", "a" * 64, "ä", "a\n", "."])
+@pytest.mark.parametrize(
+    "name",
+    ["usage", "quotas", "members", "", "Acme", "a b", "a/b", "-a", "a-", "a" * 64, "ä", "a\n", "."],
+)
 def test_a_name_that_is_none(name: str) -> None:
     with pytest.raises(InvalidContentError) as error:
         create_tenant(actor=None, name=name, parent=None, now=NOW)
