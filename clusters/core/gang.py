@@ -1,7 +1,7 @@
 """What a backend is told to run: one attempt of a job, bound to exact nodes."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from clusters.core.resources import GangShape, NodeShape
@@ -49,8 +49,21 @@ class Gang:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
-        """The stored form, with its version `v`."""
-        return {"v": 1, **asdict(self)}
+        """The stored form, with its version `v`; written out, as `asdict` copies all of it deeply."""
+        need = self.shape.per_node
+        return {
+            "v": 1,
+            **vars(self),
+            "shape": {
+                "nodes": self.shape.nodes,
+                "per_node": {
+                    "gpus": need.gpus,
+                    "cpus": need.cpus,
+                    "memory_mib": need.memory_mib,
+                },
+                "exclusive": self.shape.exclusive,
+            },
+        }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Gang":

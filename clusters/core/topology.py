@@ -20,6 +20,7 @@ from clusters.core.resources import GangShape, NodeShape
 __all__ = ["NOTHING", "RANK", "TIERS", "Block", "Fit", "NodeRoom", "Room"]
 
 NOTHING: frozenset[str] = frozenset()
+_Kind = tuple[NodeShape, bool, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,13 @@ class _Counts:
 
     `gpus[i]` is the free GPUs of candidate i, -1 for a node that cannot take a member; `sizes` and
     `free` are candidates and their free GPUs by rank and slot; `hosts` counts candidates by their
-    free GPUs. `seen` is how much of the room's log of changed nodes is counted.
+    free GPUs. `seen` is how much of the room's log of changed nodes is counted; `largest` is the
+    most candidates of a domain by rank, as far as somebody asked since.
     """
 
-    __slots__ = ("excluded", "exclusive", "free", "gpus", "hosts", "need", "seen", "sizes")
+    __slots__ = (
+        "excluded", "exclusive", "free", "gpus", "hosts", "largest", "need", "seen", "sizes",
+    )  # fmt: skip
 
     def __init__(
         self, tree: Tree, need: NodeShape, *, exclusive: bool, excluded: frozenset[str]
@@ -62,7 +66,15 @@ class _Counts:
         self.sizes: list[list[int]] = []
         self.free: list[list[int]] = []
         self.hosts: Counter[int] = Counter()
+        self.largest: dict[int, int] = {}
         self.seen = 0
+
+    def most(self, rank: int) -> int:
+        """The most candidates that one domain of the rank holds."""
+        found = self.largest.get(rank)
+        if found is None:
+            found = self.largest[rank] = max(self.sizes[rank])
+        return found
 
 
 class Room:
@@ -91,10 +103,10 @@ class Room:
             if not whole:
                 self._break(number)
         self._log: list[int] = []
-        self._counts: dict[tuple[NodeShape, bool, frozenset[str]], _Counts] = {}
+        self._counts: dict[_Kind, _Counts] = {}  # by the rounded need
+        self._known: dict[_Kind, _Counts] = {}  # by the need as asked, until a step is added
         # Values that tell nodes apart. A superset stays exact, so none is ever removed.
         self._steps = tuple(sorted(set(values)) for values in self._free)
-        self._rounds: dict[NodeShape, NodeShape] = {}
 
     @cached_property
     def at_rest(self) -> "Room":
@@ -118,7 +130,7 @@ class Room:
             if rank == HOST:
                 if counts.hosts:
                     return Fit(HOST, min(counts.hosts) - shape.gpus)
-            elif max(counts.sizes[rank]) >= shape.nodes:
+            elif counts.most(rank) >= shape.nodes:
                 return Fit(rank, self._tightest(counts, rank, shape.nodes) - shape.gpus)
         return None
 
@@ -161,7 +173,7 @@ class Room:
         anywhere = counts.sizes[CLUSTER][0]
         widest = RANK[required] if required else CLUSTER
         ranks = [rank for rank in range(1, widest + 1) if self._tree.by_rank[rank]]
-        together = [max(counts.sizes[rank]) for rank in ranks]
+        together = [counts.most(rank) for rank in ranks]
         return max(together, default=min(1, anywhere)), anywhere
 
     def take(self, nodes: Iterable[str], shape: GangShape) -> None:
@@ -183,7 +195,7 @@ class Room:
         place = bisect_left(steps, value)
         if place == len(steps) or steps[place] != value:
             insort(steps, value)
-            self._rounds.clear()
+            self._known.clear()
 
     def free_blocks(self) -> Mapping[str, int]:
         """By tier, the most GPUs on wholly free nodes that share one domain of it."""
@@ -235,15 +247,17 @@ class Room:
 
     def _counted(self, shape: GangShape, excluded: frozenset[str]) -> _Counts:
         """The counts for a kind of ask, up to date."""
-        need = self._rounds.get(shape.per_node) or self._rounded(shape.per_node)
-        key = (need, shape.exclusive, excluded)
-        counts = self._counts.get(key)
+        kind = (shape.per_node, shape.exclusive, excluded)
+        counts = self._known.get(kind)
         if counts is None:
-            counts = _Counts(self._tree, need, exclusive=shape.exclusive, excluded=excluded)
-            self._count(counts)
-            counts.seen = len(self._log)
-            self._counts[key] = counts  # complete before other threads see it
-        elif counts.seen < len(self._log):
+            key = (self._rounded(shape.per_node), shape.exclusive, excluded)
+            counts = self._counts.get(key)
+            if counts is None:
+                counts = _Counts(self._tree, key[0], exclusive=key[1], excluded=excluded)
+                self._count(counts)
+                counts.seen = len(self._log)
+            self._known[kind] = self._counts[key] = counts  # complete before other threads see it
+        if counts.seen < len(self._log):
             self._recount(counts, set(self._log[counts.seen :]))
             counts.seen = len(self._log)
         return counts
@@ -254,8 +268,7 @@ class Room:
         for steps, value in zip(self._steps, _axes(need), strict=True):
             place = bisect_left(steps, value)
             values.append(steps[place] if place < len(steps) else value)
-        self._rounds[need] = NodeShape(*values)
-        return self._rounds[need]
+        return NodeShape(*values)
 
     def _count(self, counts: _Counts) -> None:
         """Count all nodes: first where they are at home, then upwards."""
@@ -284,8 +297,19 @@ class Room:
     def _recount(self, counts: _Counts, numbers: Iterable[int]) -> None:
         """Count the nodes that were taken since: they have less, or are candidates no more."""
         tree, hosts, gpus = self._tree, counts.hosts, counts.gpus
+        asked, cpus_asked, memory_asked = _axes(counts.need)
+        free, free_cpus, free_memory = self._free
+        counts.largest.clear()
         for number in numbers:
-            before, after = gpus[number], self._candidate(counts, number)
+            before = gpus[number]
+            stays = (
+                free[number] >= asked
+                and free_cpus[number] >= cpus_asked
+                and free_memory[number] >= memory_asked
+                and not counts.exclusive  # something was taken of the node
+                and number not in counts.excluded
+            )
+            after = free[number] if stays else -1
             if before == after:
                 continue
             gpus[number] = after
@@ -299,15 +323,6 @@ class Room:
                 rank, slot = tree.ranks[domain], tree.slots[domain]
                 counts.sizes[rank][slot] -= lost
                 counts.free[rank][slot] -= less
-
-    def _candidate(self, counts: _Counts, number: int) -> int:
-        """The free GPUs of a node of which something was taken if it can take a member, else -1."""
-        if counts.exclusive or number in counts.excluded:
-            return -1
-        needs = zip(self._free, _axes(counts.need), strict=True)
-        if any(values[number] < need for values, need in needs):
-            return -1
-        return self._free[0][number]
 
     @staticmethod
     def _tightest(counts: _Counts, rank: int, nodes: int) -> int:

@@ -1,11 +1,9 @@
 """Who gets what is free: guaranteed before spot, each tenant within its quota, tenants in turn."""
 
-from collections.abc import Iterable
-
-from federation.core.ordering import Turns, held
+from federation.core.ordering import Lines, Turns, held
 from federation.core.placement import choose
 from federation.core.plan import Draft
-from federation.core.snapshot import Snapshot, WaitingJob
+from federation.core.snapshot import Snapshot
 from quotas.core.cohort import GUARANTEED, SPOT
 
 
@@ -25,10 +23,10 @@ def _pass(snapshot: Snapshot, draft: Draft, service_class: str) -> Draft:
     return draft
 
 
-def _asking(draft: Draft, service_class: str) -> Iterable[WaitingJob]:
+def _asking(draft: Draft, service_class: str) -> Lines:
     """The jobs that may run in the class and were not bound in an earlier pass."""
-    return (
-        job
-        for job in draft.ready
-        if job.wanted_class in (service_class, "auto") and job.id not in draft.bindings
-    )
+    wanted = (service_class, "auto")
+    return {
+        tenant: [job for job in jobs if job.wanted_class in wanted and job.id not in draft.bindings]
+        for tenant, jobs in draft.ready.items()
+    }

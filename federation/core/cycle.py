@@ -1,6 +1,7 @@
 """One cycle of the arbiter: a snapshot in, a plan out. Pure, deterministic, order-free."""
 
 from dataclasses import replace
+from operator import attrgetter
 
 from federation.core import arbitration, explain, ordering
 from federation.core.plan import Draft, Plan
@@ -16,7 +17,7 @@ def decide(snapshot: Snapshot) -> Plan:
     """
     snapshot = _in_order(snapshot)
     draft = Draft.of(snapshot)
-    draft = explain.set_aside(snapshot, draft)
+    draft = explain.set_aside(snapshot, draft, ordering.by_tenant(snapshot.jobs))
     draft = arbitration.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)
     draft = _rank(snapshot, draft)
@@ -27,17 +28,20 @@ def _in_order(snapshot: Snapshot) -> Snapshot:
     """The snapshot with its rows in a fixed order."""
     return replace(
         snapshot,
-        jobs=tuple(sorted(snapshot.jobs, key=lambda job: job.id)),
-        clusters=tuple(sorted(map(_flavors_in_order, snapshot.clusters), key=lambda c: c.name)),
+        jobs=tuple(sorted(snapshot.jobs, key=attrgetter("id"))),
+        clusters=tuple(sorted(map(_flavors_in_order, snapshot.clusters), key=attrgetter("name"))),
     )
 
 
 def _flavors_in_order(cluster: ClusterView) -> ClusterView:
-    return replace(cluster, flavors=tuple(sorted(cluster.flavors, key=lambda f: f.name)))
+    return replace(cluster, flavors=tuple(sorted(cluster.flavors, key=attrgetter("name"))))
 
 
 def _rank(snapshot: Snapshot, draft: Draft) -> Draft:
-    waiting = (job for job in draft.ready if job.id not in draft.bindings)
+    waiting = {
+        tenant: [job for job in jobs if job.id not in draft.bindings]
+        for tenant, jobs in draft.ready.items()
+    }
     gpus = ordering.held(snapshot.uses, GUARANTEED, SPOT)
     for binding in draft.bindings.values():
         gpus[binding.tenant] = gpus.get(binding.tenant, 0) + binding.shape.gpus

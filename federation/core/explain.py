@@ -1,12 +1,14 @@
 """Why a job waits, why it can never run, and what would help: in codes, numbers and plain words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from clusters.core.resources import GangShape
 from clusters.core.topology import Room
-from federation.core.plan import Book, Draft, FleetView, Reason
+from federation.core.plan import Book, Draft, FleetView, Place, Reason
 from federation.core.snapshot import (
     LASTING,
     Site,
@@ -20,29 +22,33 @@ from kit.intervals import from_ms, iso
 from quotas.core.cohort import GUARANTEED, SPOT, Headroom
 
 
-def set_aside(snapshot: Snapshot, draft: Draft) -> Draft:
-    """Tell the jobs that may not start yet whatever is free; the others are ready."""
+def set_aside(
+    snapshot: Snapshot, draft: Draft, lines: Mapping[UUID, Sequence[WaitingJob]]
+) -> Draft:
+    """Tell the jobs that may not start yet whatever is free; the others are ready.
+
+    `lines` are each tenant's jobs in their order, which the ready ones keep.
+    """
     closed = {
         tenant.id: draft.tenants[ancestor]
         for tenant in snapshot.tenants
         for ancestor in reversed(tenant.lineage)  # the widest that is closed is told
         if not draft.tenants[ancestor].is_open
     }
-    for job in snapshot.jobs:
-        reason = _held_back(snapshot, closed, job)
-        if reason is None:
-            draft.ready.append(job)
-        else:
-            draft.reasons[job.id] = (reason,)
+    for tenant, jobs in lines.items():
+        ready = draft.ready[tenant] = []
+        for job in jobs:
+            reason = _held_back(snapshot, closed.get(tenant), job)
+            if reason is None:
+                ready.append(job)
+            else:
+                draft.reasons[job.id] = (reason,)
     return draft
 
 
-def _held_back(
-    snapshot: Snapshot, closed: Mapping[UUID, TenantView], job: WaitingJob
-) -> Reason | None:
-    tenant = closed.get(job.tenant)
-    if tenant is not None:
-        return Reason("tenant_closed", f"The tenant {tenant.path} is closed; nothing starts.")
+def _held_back(snapshot: Snapshot, closed: TenantView | None, job: WaitingJob) -> Reason | None:
+    if closed is not None:
+        return Reason("tenant_closed", f"The tenant {closed.path} is closed; nothing starts.")
     if job.not_before_ms is not None and job.not_before_ms > snapshot.now_ms:
         moment = iso(from_ms(job.not_before_ms))
         return Reason(
@@ -54,10 +60,24 @@ def _held_back(
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     """Give every ready job that was not bound a reason for each site it could have gone to."""
     words = _Words(snapshot, draft)
-    for job in draft.ready:
-        if job.id not in draft.bindings:
-            draft.reasons[job.id] = words.reasons(job)
+    for jobs in draft.ready.values():
+        for job in jobs:
+            if job.id not in draft.bindings:
+                draft.reasons[job.id] = words.reasons(job)
     return draft
+
+
+# What the quota of a place is asked: GPUs, cluster, flavor.
+_Need = tuple[int, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A site of a place, and what is wrong there for anybody. `need` is None if quota is moot."""
+
+    site: Site
+    reason: Reason | None
+    need: _Need | None
 
 
 class _Words:
@@ -66,51 +86,60 @@ class _Words:
     def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
         self._snapshot = snapshot
         self._draft = draft
-        self._sites: dict[object, list[tuple[Site, Reason | None]]] = {}
-        self._quota: dict[object, Reason | None] = {}
-        self._all: dict[object, tuple[Reason, ...]] = {}
+        self._views: dict[Place, list[_View]] = {}
+        self._granted: dict[Place, tuple[Reason, ...]] = {}
+        self._shared: dict[tuple[object, ...], Reason] = {}
+        # By tenant and class; no quota is needed where none is asked for.
+        self._quota: defaultdict[tuple[Book, str], dict[_Need | None, Reason | None]]
+        self._quota = defaultdict(lambda: {None: None})
 
     def reasons(self, job: WaitingJob) -> tuple[Reason, ...]:
-        draft = self._draft
-        place, book = draft.place(job), draft.book(job)
-        key = (place, id(book), job.wanted_class)
-        found = self._all.get(key)
-        if found is None:
-            if place not in self._sites:
-                self._sites[place] = [
-                    (site, self._site(job, site))
-                    for site in sites(job.ask, self._snapshot.clusters)
-                ]
-            found = self._all[key] = tuple(self._told(job, book, self._sites[place]))
-        return found
+        asker = self._draft.asker(job)
+        views = self._views.get(asker.place)
+        if views is None:
+            views = self._views[asker.place] = self._look(job, asker.place)
+            self._granted[asker.place] = tuple(v.reason or _behind(v.site) for v in views) or (
+                nowhere(job),
+            )
+        quota = self._quota[asker.book, job.wanted_class]
+        for view in views:
+            if view.need not in quota:
+                quota[view.need] = self._denied(job, asker.book, view.site)
+        denied = [quota[view.need] for view in views]
+        granted = self._granted[asker.place]  # most are denied nothing and share one answer
+        if not any(denied):
+            return granted
+        return tuple([no or reason for no, reason in zip(denied, granted, strict=True)])
 
-    def _told(
-        self, job: WaitingJob, book: Book, places: Sequence[tuple[Site, Reason | None]]
-    ) -> Iterator[Reason]:
-        if not places:
-            yield nowhere(job)
-        for site, reason in places:
-            if reason is not None and reason.code in _BEFORE_QUOTA:
-                yield reason
-                continue
-            denied = self._entitlement(job, book, site)
-            yield denied or reason or _behind(site)
+    def _look(self, job: WaitingJob, place: Place) -> list[_View]:
+        views = []
+        for site, code in place.sites:
+            reason = standing(job, site, code) if code else self._site(job, site)
+            is_moot = reason is not None and reason.code in _BEFORE_QUOTA
+            need = (site.option.shape.gpus, site.cluster.name, site.flavor.name)
+            views.append(_View(site, reason, None if is_moot else need))
+        return views
 
     def _site(self, job: WaitingJob, site: Site) -> Reason | None:
         """What is wrong at the site for anybody with this ask; None when it would fit."""
-        code = obstacle(job.ask, job.user, site)
-        if code:
-            return standing(job, site, code)
         room, shape = self._draft.room(site), site.option.shape
         required = job.ask.required_tier
         together, anywhere = room.widest(shape, required, self._draft.excluded(job, site))
         if together >= shape.nodes:
             return None
-        return (
-            too_large(site, room.at_rest, shape, required)
-            or self._maintenance(job, site, room)
-            or _no_room(site, shape, required, anywhere=anywhere, together=together)
-        )
+        most, _ = room.at_rest.widest(shape, required)
+        reason = self._maintenance(job, site, room) if most >= shape.nodes else None
+        if reason is not None:
+            return reason
+        # Asks that differ in CPUs or memory alone are mostly told the same.
+        size = (shape.nodes, shape.per_node.gpus, shape.exclusive, required)
+        key = (site.cluster.name, site.flavor.name, size, most, together, anywhere)
+        reason = self._shared.get(key)
+        if reason is None:
+            reason = self._shared[key] = too_large(site, room.at_rest, shape, required) or _no_room(
+                site, shape, required, anywhere=anywhere, together=together
+            )
+        return reason
 
     def _maintenance(self, job: WaitingJob, site: Site, room: Room) -> Reason | None:
         now_ms = self._snapshot.now_ms
@@ -125,13 +154,6 @@ class _Words:
             f"Nodes of {site.cluster.name} are reserved there ({names}) before it would end.",
             until_ms=until_ms,
         )
-
-    def _entitlement(self, job: WaitingJob, book: Book, site: Site) -> Reason | None:
-        gpus, cluster, flavor = site.option.shape.gpus, site.cluster.name, site.flavor.name
-        key = (id(book), job.wanted_class, gpus, cluster, flavor)
-        if key not in self._quota:
-            self._quota[key] = self._denied(job, book, site)
-        return self._quota[key]
 
     def _denied(self, job: WaitingJob, book: Book, site: Site) -> Reason | None:
         """Why neither quota nor prices let the job run at the site, None when they do."""

@@ -5,17 +5,29 @@ tenants take turns by GPUs and not by jobs. Equal tenants: the one whose head wa
 What a turn does not bind costs nothing: what cannot start does not block what can.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from uuid import UUID
 
 from federation.core.snapshot import WaitingJob
 from quotas.core.cohort import Use
 
+Lines = Mapping[UUID, Sequence[WaitingJob]]
+
 
 def within_tenant(job: WaitingJob) -> tuple[int, int, int]:
     """The order of one tenant's jobs: higher priority first, then older."""
     return (-job.priority, job.queued_ms, job.id)
+
+
+def by_tenant(jobs: Iterable[WaitingJob]) -> dict[UUID, list[WaitingJob]]:
+    """Each tenant's jobs, in their order."""
+    lines: dict[UUID, list[WaitingJob]] = {}
+    for job in jobs:
+        lines.setdefault(job.tenant, []).append(job)
+    for line in lines.values():
+        line.sort(key=within_tenant)
+    return lines
 
 
 def held(uses: Iterable[Use], *classes: str) -> dict[UUID, int]:
@@ -32,9 +44,10 @@ class _Line:
 
     __slots__ = ("gpus", "jobs")
 
-    def __init__(self, gpus: int) -> None:
+    def __init__(self, jobs: Iterable[WaitingJob], gpus: int) -> None:
         self.gpus = gpus
-        self.jobs: list[WaitingJob] = []
+        self.jobs = list(jobs)
+        self.jobs.reverse()
 
     def key(self) -> tuple[int, int, int, "_Line"]:
         """Who goes first; jobs' ids differ, so lines are never compared."""
@@ -45,17 +58,10 @@ class _Line:
 class Turns(Iterator[WaitingJob]):
     """Jobs in the order in which they may ask. `grant` tells what the last one got."""
 
-    def __init__(self, jobs: Iterable[WaitingJob], gpus: Mapping[UUID, int]) -> None:
-        """`gpus` is what each tenant holds already."""
-        lines: dict[UUID, _Line] = {}
-        for job in jobs:
-            line = lines.get(job.tenant)
-            if line is None:
-                line = lines[job.tenant] = _Line(gpus.get(job.tenant, 0))
-            line.jobs.append(job)
-        for line in lines.values():
-            line.jobs.sort(key=within_tenant, reverse=True)
-        self._heap = [line.key() for line in lines.values()]
+    def __init__(self, jobs: Lines, gpus: Mapping[UUID, int]) -> None:
+        """`jobs` are each tenant's in their order, `gpus` what each tenant holds already."""
+        lines = [_Line(line, gpus.get(tenant, 0)) for tenant, line in jobs.items()]
+        self._heap = [line.key() for line in lines if line.jobs]
         heapify(self._heap)
         self._last: _Line | None = None
 
@@ -73,7 +79,7 @@ class Turns(Iterator[WaitingJob]):
         self._last.gpus += gpus
 
 
-def rank(jobs: Iterable[WaitingJob], gpus: Mapping[UUID, int]) -> tuple[int, ...]:
+def rank(jobs: Lines, gpus: Mapping[UUID, int]) -> tuple[int, ...]:
     """The queue as people see it: the order in which the jobs would go if each one got its turn."""
     turns = Turns(jobs, gpus)
     order = []

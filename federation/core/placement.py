@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from clusters.core.topology import Fit
-from federation.core.plan import Draft
+from federation.core.plan import Book, Draft
 from federation.core.snapshot import Site, WaitingJob
 
 
 def choose(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
     """The best site where the job can start now in the class, or None."""
-    live = draft.live(job)
-    if not live:
-        return None
-    book = draft.book(job)
+    asker = draft.asker(job)
+    live, book = asker.place.live, asker.book
     allowed = [site for site in live if book.allows(site, service_class)]
+    if not allowed:
+        return None
     allowed = [site for site in allowed if not job.ask.shuns(site.cluster.name)] or allowed
-    for equal in _preferred(draft, job, service_class, allowed):
+    for equal in _preferred(book, job, service_class, allowed):
         fits = [(fit, site.cluster.name, site) for site, fit in _fitting(draft, job, equal, live)]
         if fits:
             return min(fits, key=lambda found: found[:2])[2]
@@ -29,11 +29,11 @@ def choose(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
 
 
 def _preferred(
-    draft: Draft, job: WaitingJob, service_class: str, allowed: list[Site]
+    book: Book, job: WaitingJob, service_class: str, allowed: list[Site]
 ) -> Iterator[list[Site]]:
     """The sites in groups, the most preferred first; within a group the blocks decide."""
     if job.ask.prefer == "price":
-        order, book = job.ask.options.index, draft.book(job)
+        order = job.ask.options.index
 
         def price(site: Site) -> tuple[int, int]:
             return book.price(site, service_class) or 0, order(site.option)

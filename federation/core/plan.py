@@ -1,6 +1,6 @@
 """What a cycle decides: bindings and reasons; and the draft that its actions extend."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -100,14 +100,15 @@ class Draft:
     """A plan in the making: rooms, quota and what was bound so far.
 
     Room and headroom only shrink while a draft grows, so what did not fit once does not fit later
-    in the same cycle: `live` drops a site for good. Equal asks share every answer. Inner keys are
-    numbers and names, as UUIDs are slow to hash.
+    in the same cycle: `Place.live` drops a site for good. Equal asks share every answer. `ready`
+    are each tenant's jobs that may start, in their order. Inner keys are numbers and names, as
+    UUIDs are slow to hash.
     """
 
     snapshot: Snapshot
     cohort: Cohort
     tenants: Mapping[UUID, TenantView]
-    ready: list[WaitingJob] = field(default_factory=list)
+    ready: dict[UUID, list[WaitingJob]] = field(default_factory=dict)
     bindings: dict[int, Binding] = field(default_factory=dict)
     reasons: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
     queue: tuple[int, ...] = ()
@@ -116,9 +117,10 @@ class Draft:
     _ask_numbers: dict[int, int] = field(default_factory=dict)
     _reach: dict[UUID, int] = field(default_factory=dict)
     _reaches: dict[frozenset[str], int] = field(default_factory=dict)
-    _live: dict[tuple[int, int], list[Site]] = field(default_factory=dict)
+    _places: "dict[tuple[int, int], Place]" = field(default_factory=dict)
     _excluded: dict[tuple[int, str, str], frozenset[str]] = field(default_factory=dict)
     _books: "dict[UUID, Book]" = field(default_factory=dict)
+    _askers: "dict[int, Asker]" = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Draft":
@@ -131,8 +133,18 @@ class Draft:
         """What was decided."""
         return Plan(self.snapshot, tuple(self.bindings.values()), self.reasons, self.queue)
 
-    def place(self, job: WaitingJob) -> tuple[int, int]:
-        """Numbers that jobs share which could go to the same sites: equal asks, equal accounts."""
+    def asker(self, job: WaitingJob) -> "Asker":
+        """What the job shares with others, looked up once a job."""
+        asker = self._askers.get(job.id)
+        if asker is None:
+            book = self._books.get(job.tenant)
+            if book is None:
+                book = self._books[job.tenant] = Book(self, self.tenants[job.tenant])
+            asker = self._askers[job.id] = Asker(self._place(job), book)
+        return asker
+
+    def _place(self, job: WaitingJob) -> "Place":
+        """What jobs share which could go to the same sites: equal asks, equal accounts."""
         number = self._ask_numbers.get(id(job.ask))
         if number is None:  # hash an ask once, not at every look-up
             number = self._asks.setdefault(job.ask, len(self._asks))
@@ -142,20 +154,12 @@ class Draft:
             names = frozenset(c.name for c in self.snapshot.clusters if job.user in c.people)
             reach = self._reaches.setdefault(names, len(self._reaches))
             self._reach[job.user] = reach
-        return number, reach
-
-    def live(self, job: WaitingJob) -> list[Site]:
-        """The sites where the job may still find room; callers remove those that have none."""
-        key = self.place(job)
-        found = self._live.get(key)
-        if found is None:
-            found = [
-                site
-                for site in sites(job.ask, self.snapshot.clusters)
-                if not obstacle(job.ask, job.user, site)
-            ]
-            self._live[key] = found
-        return found
+        place = self._places.get((number, reach))
+        if place is None:
+            ask = job.ask
+            found = [(s, obstacle(ask, job.user, s)) for s in sites(ask, self.snapshot.clusters)]
+            place = self._places[number, reach] = Place(number, found)
+        return place
 
     def room(self, site: Site) -> Room:
         """The room of a site, as left by what was bound so far."""
@@ -169,7 +173,7 @@ class Draft:
         """The nodes of a site's cluster that the job may not use."""
         if not job.ask.avoid_nodes and not site.cluster.reserved:
             return NOTHING
-        key = (self.place(job)[0], site.cluster.name, site.flavor.name)
+        key = (self.asker(job).place.ask, site.cluster.name, site.flavor.name)
         found = self._excluded.get(key)
         if found is None:
             found = self._excluded[key] = self._exclude(job.ask, site)
@@ -193,13 +197,6 @@ class Draft:
         return self.room(site).fit(
             site.option.shape, job.ask.required_tier, self.excluded(job, site)
         )
-
-    def book(self, job: WaitingJob) -> "Book":
-        """The quota and prices of the job's tenant."""
-        book = self._books.get(job.tenant)
-        if book is None:
-            book = self._books[job.tenant] = Book(self, self.tenants[job.tenant])
-        return book
 
     def bind(self, job: WaitingJob, site: Site, service_class: str) -> None:
         """Bind the job whole to the best block of a site that has room for it."""
@@ -228,6 +225,30 @@ class Draft:
         )
 
 
+class Place:
+    """Where equal asks of people with equal accounts could go.
+
+    `ask` numbers the ask. `sites` are all that they accept, each with the code of what keeps them
+    from it whatever is free there, or "". `live` are those where they may still find room in this
+    cycle; callers remove those that have none.
+    """
+
+    __slots__ = ("ask", "live", "sites")
+
+    def __init__(self, ask: int, found: Sequence[tuple[Site, str]]) -> None:
+        self.ask = ask
+        self.sites = found
+        self.live = [site for site, code in found if not code]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asker:
+    """What a job shares with others: its sites, and the quota and prices of its tenant."""
+
+    place: Place
+    book: "Book"
+
+
 class Book:
     """One tenant's quota and prices in a draft, by site and class."""
 
@@ -241,13 +262,16 @@ class Book:
 
     def headroom(self, site: Site, service_class: str) -> Headroom:
         """How much more of the class the tenant may take at the site."""
+        return self._limits_at(site, service_class).headroom()
+
+    def _limits_at(self, site: Site, service_class: str) -> Limits:
         key = (site.flavor.name, site.cluster.name, service_class)
         limits = self._limits.get(key)
         if limits is None:
             limits = self._limits[key] = self._draft.cohort.limits(
                 self._tenant.id, site.flavor.name, site.cluster.id, service_class
             )
-        return limits.headroom()
+        return limits
 
     def price(self, site: Site, service_class: str) -> int | None:
         """Nano-units per GPU-hour in force now at the site, or None."""
@@ -267,6 +291,6 @@ class Book:
         """Whether quota and price let the option's gang run at the site in the class."""
         gpus = site.option.shape.gpus
         return (
-            self.headroom(site, service_class).holds(gpus)
+            self._limits_at(site, service_class).hold(gpus)
             and self.price(site, service_class) is not None
         )

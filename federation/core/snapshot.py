@@ -48,7 +48,7 @@ class Ask:
 
     def shuns(self, cluster: str) -> bool:
         """Whether the cluster refused an attempt of the job."""
-        return f"{cluster}/*" in self.avoid_nodes
+        return bool(self.avoid_nodes) and f"{cluster}/*" in self.avoid_nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from typing import Any
+from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import TextField
+from django.db.models import BigIntegerField, F, Func, TextField
 from django.db.models.functions import MD5, Cast, JSONArray
 
 from accounting.selectors.prices import price_book
@@ -37,13 +39,13 @@ _ASK = (
 _JOB = (
     "id",
     "version",
-    "tenant_id",
-    "user_id",
+    "tenant_text",
+    "user_text",
     "wanted_class",
     "priority",
-    "queued_at",
+    "queued_ms",
     "attempts_made",
-    "not_before",
+    "not_before_ms",
     "ask",
     "told",
 )
@@ -81,32 +83,43 @@ def take_snapshot(now: datetime) -> Snapshot:
         )
 
 
+def _milliseconds(column: str) -> Func:
+    """A moment in whole milliseconds since the epoch; microseconds are exact as a double."""
+    template = "round(date_part('epoch', %(expressions)s) * 1000000)::bigint / 1000"
+    return Func(F(column), template=template, output_field=BigIntegerField())
+
+
 def _waiting() -> Iterator[WaitingJob]:
-    """The waiting jobs. What decides where one can go is read as one text, parsed once a text."""
+    """The waiting jobs. What many share (ask, tenant, user) is read as text, parsed once a text."""
     rows = (
         WAITING.order_by("id")
         .annotate(
             ask=Cast(JSONArray(*_ASK), TextField()),
+            tenant_text=Cast("tenant_id", TextField()),
+            user_text=Cast("user_id", TextField()),
+            queued_ms=_milliseconds("queued_at"),
+            not_before_ms=_milliseconds("not_before"),
             told=MD5(Cast("reasons", TextField())),
         )
         .values_list(*_JOB)
     )
     asks: dict[str, Ask] = {}
-    for key, version, tenant, user, wanted, priority, queued, made, start, text, told in rows:
+    known = cache(UUID)
+    for key, version, tenant, user, wanted, priority, queued_ms, made, start_ms, text, told in rows:
         ask = asks.get(text)
         if ask is None:
             ask = asks[text] = read_ask(*json.loads(text))
         yield WaitingJob(
             id=key,
             version=version,
-            tenant=tenant,
-            user=user,
+            tenant=known(tenant),
+            user=known(user),
             wanted_class=wanted,
             priority=priority,
-            queued_ms=to_ms(queued),
+            queued_ms=queued_ms,
             attempts_made=made,
             ask=ask,
-            not_before_ms=None if start is None else to_ms(start),
+            not_before_ms=start_ms,
             told=told,
         )
 
@@ -143,6 +156,11 @@ def _uses(attempts: list[tuple[Any, ...]]) -> Iterator[Use]:
         yield Use(tenant, flavor, cluster, service_class, total)
 
 
+def asked_of(job: Job) -> tuple[Any, ...]:
+    """The columns of a job that make its ask, as `read_ask` takes them."""
+    return tuple(getattr(job, name) for name in _ASK)
+
+
 def waiting_job(job: Job) -> WaitingJob:
     """One job (saved or not) as the core sees it."""
     return WaitingJob(
@@ -154,6 +172,6 @@ def waiting_job(job: Job) -> WaitingJob:
         priority=job.priority,
         queued_ms=to_ms(job.queued_at),
         attempts_made=job.attempts_made,
-        ask=read_ask(*(getattr(job, name) for name in _ASK)),
+        ask=read_ask(*asked_of(job)),
         not_before_ms=None if job.not_before is None else to_ms(job.not_before),
     )

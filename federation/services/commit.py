@@ -19,7 +19,7 @@ from federation.core.lifecycle import JobState
 from federation.core.plan import Binding, Plan
 from federation.core.spec import JobSpec
 from federation.models import ArbiterTerm, Attempt, Decision, Job
-from federation.services.reasons import write_reasons
+from federation.services.reasons import array_of, write_reasons
 from kit.bulk import insert_rows
 from kit.ids import fence, new_id
 from quotas.models import Quota
@@ -359,5 +359,5 @@ def _write_queue(plan: Plan, now: datetime) -> None:
             "UPDATE federation_arbiterterm SET cycled_at = %s, queue = given.queue, ranked_at ="
             " CASE WHEN federation_arbiterterm.queue = given.queue THEN ranked_at ELSE %s END"
             " FROM (SELECT %s::bigint[] AS queue) AS given",
-            [now, now, list(plan.queue)],
+            [now, now, array_of(plan.queue)],
         )

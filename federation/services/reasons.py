@@ -48,11 +48,16 @@ def _update_reasons(texts: Mapping[int, str]) -> None:
             " WHERE federation_job.id = told.id AND state = %s",
             [
                 f"[{','.join(numbers)}]",
-                list(texts),
-                [numbers[text] for text in texts.values()],
+                array_of(texts),
+                array_of(numbers[text] for text in texts.values()),
                 JobState.QUEUED.value,
             ],
         )
+
+
+def array_of(numbers: Iterable[int]) -> str:
+    """PostgreSQL's text of an array; the driver takes ten times as long to write a long list."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _texts(reasons: Mapping[int, tuple[Reason, ...]]) -> dict[int, str]:

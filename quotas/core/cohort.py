@@ -92,6 +92,15 @@ class Limits:
                 tightest = Headroom(left, account.row)
         return tightest
 
+    def hold(self, gpus: int) -> bool:
+        """Whether an ask of so many GPUs stays within; the same as `headroom().holds(gpus)`."""
+        if not self._chain:
+            return gpus <= 0
+        for limit, account in self._limited:
+            if account.used[self._service_class] + gpus > limit:
+                return False
+        return True
+
 
 class Cohort:
     """The tree's quota while a plan is made: use is added, never taken back."""
