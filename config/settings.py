@@ -15,7 +15,7 @@ def _database(url: str) -> dict[str, object]:
     """Django's description of a `postgres://user:password@host:port/name?option=value` address."""
     parts = urlsplit(url)
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "kit.postgres",
         "NAME": unquote(parts.path.lstrip("/")),
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

@@ -4,23 +4,23 @@ Every change that matters to it (nodes, flavors, accounts, stores) raises the cl
 one small query tells whether what is remembered still holds.
 """
 
+from collections.abc import Sequence
 from uuid import UUID
-
-from django.db import connection
 
 from federation.core.plan import FleetView
 from federation.selectors.fleet import take_fleet
+from kit.bulk import Row, Statement, run
 
 MOST_PEOPLE = 1_000
-Revisions = tuple[tuple[UUID, int], ...]
-_REMEMBERED: dict[UUID, tuple[Revisions, tuple[FleetView, ...]]] = {}
+REVISIONS = Statement("SELECT id, revision FROM clusters_cluster ORDER BY id")
+_REMEMBERED: dict[UUID, tuple[tuple[Row, ...], tuple[FleetView, ...]]] = {}
 
 
-def standing_fleet(user_id: UUID) -> tuple[FleetView, ...]:
-    """`take_fleet` for one person. One query while nothing changed."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT id, revision FROM clusters_cluster ORDER BY id")
-        revisions: Revisions = tuple(cursor.fetchall())
+def standing_fleet(
+    user_id: UUID, revisions: Sequence[Row] | None = None
+) -> tuple[FleetView, ...]:
+    """`take_fleet` for one person. One query while nothing changed, none with rows of REVISIONS."""
+    revisions = tuple(run(REVISIONS)[0] if revisions is None else revisions)
     remembered = _REMEMBERED.get(user_id)
     if remembered is None or remembered[0] != revisions:
         if len(_REMEMBERED) >= MOST_PEOPLE:

@@ -17,6 +17,7 @@ from federation.core.lifecycle import JobState
 from federation.core.spec import JobSpec, change_spec
 from federation.models import Attempt, Job
 from federation.selectors.jobs import may_change, visible_job
+from federation.selectors.standing import standing_fleet
 from federation.services.submit import columns, fleet_problems, refuse
 from kit.errors import (
     ConflictError,
@@ -149,7 +150,7 @@ def change_job(
     for column, value in columns(changed).items():
         setattr(job, column, value)
     if names != ["labels"]:
-        refuse(fleet_problems(job.user, [("", changed, job)]))
+        refuse(fleet_problems(standing_fleet(job.user_id), [("", changed, job)]))
     job.reasons = []
     job.version += 1
     job.save(update_fields=[*columns(changed), "reasons", "version"])

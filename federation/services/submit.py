@@ -4,26 +4,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
 from clusters.models import Flavor
 from federation.core.explain import never_reasons
-from federation.core.plan import Reason
-from federation.core.snapshot import Ask
+from federation.core.plan import FleetView, Reason
 from federation.core.spec import JobSpec
 from federation.models import Job
-from federation.selectors.snapshot import waiting_job
-from federation.selectors.standing import standing_fleet
-from kit.bulk import insert_rows
+from federation.selectors.snapshot import asked_of, waiting_job
+from federation.selectors.standing import REVISIONS, standing_fleet
+from kit.bulk import completed, insertion, instance, run
 from kit.errors import FieldProblem, InvalidContentError, PermissionDeniedError
+from kit.ids import new_id
 from kit.intervals import from_ms
 from tenancy.models import Role, Tenant, User
-from tenancy.selectors.access import tenants_by_path
-from tenancy.services.records import Change, ring, write_events
+from tenancy.selectors.access import tenants_by_path, tenants_found, tenants_statement
+from tenancy.services.records import BELL, Change, events_statement
 
 MOST_JOBS = 1000
 MOST_PROBLEMS = 100
+_COLUMNS = tuple(field.attname for field in Job._meta.concrete_fields)
 
 
 @transaction.atomic(savepoint=False)
@@ -40,38 +42,42 @@ def submit_jobs(
         PermissionDeniedError: the user sees a tenant but may not submit there.
     """
     pointers = [f"/jobs/{number}" if is_batch else "" for number in range(len(specs))]
-    tenants = _tenants(user, specs, pointers)
-    jobs = [
-        Job(
-            tenant=tenants[spec.tenant],
-            user=user,
-            submitted_at=now,
-            queued_at=now,
-            **columns(spec),
-        )
-        for spec in specs
+    paths = {spec.tenant for spec in specs}
+    found, revisions = run(tenants_statement(user, paths, Role.SUBMITTER), REVISIONS)
+    tenants = tenants_found(found)
+    _check_tenants(user, specs, pointers, tenants)
+    shared = {"user_id": user.pk, "submitted_at": now, "queued_at": now}
+    rows = [
+        {"uuid": new_id(), "tenant_id": tenants[spec.tenant].pk, **columns(spec)} for spec in specs
     ]
-    refuse(fleet_problems(user, list(zip(pointers, specs, jobs, strict=True))))
-    _insert(jobs)
-    write_events(
-        changes=(
-            Change("job.queued", str(job.uuid), job.tenant_id, "submitted", {"user": user.username})
-            for job in jobs
-        ),
-        now=now,
+    jobs = [
+        _job({**shared, **row}, tenants[spec.tenant], user)
+        for row, spec in zip(rows, specs, strict=True)
+    ]
+    fleet = standing_fleet(user.pk, revisions)
+    refuse(fleet_problems(fleet, list(zip(pointers, specs, jobs, strict=True))))
+    queued = [
+        Change("job.queued", str(job.uuid), job.tenant_id, "submitted", {"user": user.username})
+        for job in jobs
+    ]
+    inserted, _, _ = run(
+        insertion(Job, rows, shared, returning=("uuid", "id")),
+        events_statement(changes=queued, now=now),
+        BELL,
     )
-    ring()
+    ids: dict[UUID, int] = dict(inserted)
+    for job in jobs:
+        job.id = ids[job.uuid]
     return jobs
 
 
-def _insert(jobs: Sequence[Job]) -> None:
-    """Inserts new jobs in their order and gives each its row id."""
-    names = [field.attname for field in Job._meta.concrete_fields if not field.primary_key]
-    rows = [{name: getattr(job, name) for name in names} for job in jobs]
-    ids = dict(insert_rows(Job, rows, returning=("uuid", "id")))
-    for job in jobs:
-        job.id = ids[job.uuid]
-        job._state.adding, job._state.db = False, "default"
+def _job(values: Mapping[str, Any], tenant: Tenant, user: User) -> Job:
+    """The object of a row that is about to be inserted; as yet without its row id."""
+    whole = completed(Job, {"id": None, **values})
+    job = instance(Job, (whole[name] for name in _COLUMNS))
+    Job.tenant.field.set_cached_value(job, tenant)
+    Job.user.field.set_cached_value(job, user)
+    return job
 
 
 def columns(spec: JobSpec) -> dict[str, Any]:
@@ -104,11 +110,14 @@ def refuse(problems: Iterable[FieldProblem]) -> None:
         raise InvalidContentError("The job cannot be taken.", errors=found)
 
 
-def _tenants(user: User, specs: Sequence[JobSpec], pointers: Sequence[str]) -> dict[str, Tenant]:
-    """The tenants of the jobs by path, where the user may submit."""
-    paths = {spec.tenant for spec in specs}
-    allowed = tenants_by_path(user, paths, Role.SUBMITTER)
-    missing = paths - allowed.keys()
+def _check_tenants(
+    user: User,
+    specs: Sequence[JobSpec],
+    pointers: Sequence[str],
+    allowed: Mapping[str, Tenant],
+) -> None:
+    """Refuses tenants that are not among those where the user may submit, or are closed."""
+    missing = {spec.tenant for spec in specs} - allowed.keys()
     if missing:
         seen = tenants_by_path(user, missing, Role.VIEWER)
         refuse(
@@ -122,31 +131,29 @@ def _tenants(user: User, specs: Sequence[JobSpec], pointers: Sequence[str]) -> d
         for at, spec in zip(pointers, specs, strict=True)
         if not allowed[spec.tenant].is_open
     )
-    return allowed
 
 
 def fleet_problems(
-    user: User, placed: Sequence[tuple[str, JobSpec, Job]]
+    fleet: Sequence[FleetView], placed: Sequence[tuple[str, JobSpec, Job]]
 ) -> Iterator[FieldProblem]:
-    """What is wrong with jobs of one user in the light of the fleet.
+    """What is wrong with jobs of one user in the light of the fleet as it stands for them.
 
     `placed` are pointers, specs and rows (saved or not). Names that do not exist are told first;
     then, for jobs without such names, why they can never run anywhere.
     """
-    fleet = standing_fleet(user.pk)
     clusters = {view.cluster.name for view in fleet}
     flavors = {flavor.name for view in fleet for flavor in view.cluster.flavors}
     if any(choice.name not in flavors for _, spec, _ in placed for choice in spec.flavors):
         flavors = set(Flavor.objects.values_list("name", flat=True))
-    known: dict[Ask, tuple[Reason, ...]] = {}
+    known: dict[str, tuple[Reason, ...]] = {}
     for at, spec, job in placed:
         unknown = list(_unknown(at, spec, flavors, clusters))
         yield from unknown
         if not unknown:
-            waiting = waiting_job(job)
-            if waiting.ask not in known:
-                known[waiting.ask] = never_reasons(waiting, fleet)
-            yield from _never(at, spec, known[waiting.ask])
+            asked = str(asked_of(job))
+            if asked not in known:
+                known[asked] = never_reasons(waiting_job(job), fleet)
+            yield from _never(at, spec, known[asked])
 
 
 def _never(at: str, spec: JobSpec, reasons: Sequence[Reason]) -> Iterator[FieldProblem]:

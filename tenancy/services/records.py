@@ -1,17 +1,16 @@
 """Events and audit entries: written in the transaction of the service that causes them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from django.db import connection
-
-from kit.bulk import insert_rows
+from kit.bulk import Statement, insertion, run
 from kit.intervals import DAY_MS
 from tenancy.models import AuditEntry, Event, IdempotencyRecord, User
 
 CHANNEL = "muster"
+BELL = Statement(f"NOTIFY {CHANNEL}")  # what `ring` runs
 IDEMPOTENCY_LIFE = timedelta(hours=24)
 EVENT_LIFE = timedelta(milliseconds=90 * DAY_MS)
 
@@ -29,20 +28,24 @@ class Change:
 
 def write_events(*, changes: Iterable[Change], now: datetime) -> None:
     """Writes events in one statement, whatever their number."""
-    insert_rows(
-        Event,
-        [
-            {
-                "at": now,
-                "kind": change.kind,
-                "subject": change.subject,
-                "tenant_id": change.tenant_id,
-                "cause": change.cause,
-                "data": dict(change.data),
-            }
-            for change in changes
-        ],
-    )
+    given = list(changes)
+    if given:
+        run(events_statement(changes=given, now=now))
+
+
+def events_statement(*, changes: Sequence[Change], now: datetime) -> Statement:
+    """What `write_events` runs, for one round trip with other statements. At least one event."""
+    rows = [
+        {
+            "kind": change.kind,
+            "subject": change.subject,
+            "tenant_id": change.tenant_id,
+            "cause": change.cause,
+            "data": dict(change.data),
+        }
+        for change in changes
+    ]
+    return insertion(Event, rows, {"at": now})
 
 
 def write_audit(
@@ -75,8 +78,7 @@ def ring() -> None:
     Only from short transactions (DESIGN section 8); PostgreSQL merges equal notices of one
     transaction.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(f"NOTIFY {CHANNEL}")
+    run(BELL)
 
 
 def prune(*, now: datetime) -> int:
