@@ -16,9 +16,7 @@ REVISIONS = Statement("SELECT id, revision FROM clusters_cluster ORDER BY id")
 _REMEMBERED: dict[UUID, tuple[tuple[Row, ...], tuple[FleetView, ...]]] = {}
 
 
-def standing_fleet(
-    user_id: UUID, revisions: Sequence[Row] | None = None
-) -> tuple[FleetView, ...]:
+def standing_fleet(user_id: UUID, revisions: Sequence[Row] | None = None) -> tuple[FleetView, ...]:
     """`take_fleet` for one person. One query while nothing changed, none with rows of REVISIONS."""
     revisions = tuple(run(REVISIONS)[0] if revisions is None else revisions)
     remembered = _REMEMBERED.get(user_id)

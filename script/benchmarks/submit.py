@@ -203,12 +203,8 @@ def main() -> None:
             singles = [json.dumps(body(number)) for number in range(SINGLES)]
             send(web, "/api/v1/jobs/batch", batches[0], token)  # warm: code, fleet, plans
             send(web, "/api/v1/jobs", singles[0], token)
-            batch_ms = spent_ms(
-                lambda: send_all(web, "/api/v1/jobs/batch", batches, token)
-            )
-            single_ms = spent_ms(
-                lambda: send_all(web, "/api/v1/jobs", singles, token)
-            )
+            batch_ms = spent_ms(lambda: send_all(web, "/api/v1/jobs/batch", batches, token))
+            single_ms = spent_ms(lambda: send_all(web, "/api/v1/jobs", singles, token))
     report(
         "submit",
         {

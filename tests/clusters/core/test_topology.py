@@ -33,9 +33,7 @@ def leaves(*sizes: int, spines: int = 1) -> list[NodeRoom]:
 
 
 def busy(nodes: list[NodeRoom], **free: int) -> list[NodeRoom]:
-    return [
-        node(n.name, *n.path, free=free[n.name]) if n.name in free else n for n in nodes
-    ]
+    return [node(n.name, *n.path, free=free[n.name]) if n.name in free else n for n in nodes]
 
 
 TABLE = {

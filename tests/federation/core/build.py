@@ -45,9 +45,7 @@ def nodes(count: int, leaf_size: int = 2) -> tuple[NodeRoom, ...]:
     return tuple(node(f"n{i + 1}", f"l{i // leaf_size + 1}") for i in range(count))
 
 
-def cluster(
-    name: str, flavors: Mapping[str, Iterable[NodeRoom]], **changes: object
-) -> ClusterView:
+def cluster(name: str, flavors: Mapping[str, Iterable[NodeRoom]], **changes: object) -> ClusterView:
     view = ClusterView(
         id=uid(name),
         name=name,
@@ -172,8 +170,14 @@ def after(before: Snapshot, plan: Plan) -> Snapshot:
     def left(cluster_name: str, n: NodeRoom) -> NodeRoom:
         free = n.free
         for shape, exclusive in taken.get((cluster_name, n.name), ()):
-            free = NodeShape(0, 0, 0) if exclusive else NodeShape(
-                free.gpus - shape.gpus, free.cpus - shape.cpus, free.memory_mib - shape.memory_mib
+            free = (
+                NodeShape(0, 0, 0)
+                if exclusive
+                else NodeShape(
+                    free.gpus - shape.gpus,
+                    free.cpus - shape.cpus,
+                    free.memory_mib - shape.memory_mib,
+                )
             )
         return replace(n, free=free)
 

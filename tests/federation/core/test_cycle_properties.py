@@ -82,9 +82,7 @@ def federations(draw: st.DrawFn) -> Snapshot:
 
 
 def _room(facts: Snapshot) -> dict[tuple[str, str, str], NodeRoom]:
-    return {
-        (c.name, f.name, n.name): n for c in facts.clusters for f in c.flavors for n in f.nodes
-    }
+    return {(c.name, f.name, n.name): n for c in facts.clusters for f in c.flavors for n in f.nodes}
 
 
 @settings(max_examples=300, deadline=None)
@@ -147,7 +145,8 @@ def test_the_order_of_rows_means_nothing(facts: Snapshot, random: object) -> Non
         clusters=shuffled(
             tuple(
                 replace(
-                    c, flavors=shuffled(tuple(replace(f, nodes=shuffled(f.nodes)) for f in c.flavors))
+                    c,
+                    flavors=shuffled(tuple(replace(f, nodes=shuffled(f.nodes)) for f in c.flavors)),
                 )
                 for c in facts.clusters
             )
@@ -189,7 +188,9 @@ def _could_start(facts: Snapshot, waiting: WaitingJob) -> bool:
     )  # fmt: skip
 
 
-def _quota_holds(facts: Snapshot, waiting: WaitingJob, flavor: str, place: object, gpus: int) -> bool:
+def _quota_holds(
+    facts: Snapshot, waiting: WaitingJob, flavor: str, place: object, gpus: int
+) -> bool:
     lineages = {t.id: t.lineage for t in facts.tenants}
     rows = [
         r for r in facts.quotas
