@@ -63,8 +63,9 @@ USES = st.lists(
 )
 
 
-def _nodes(rows: list[tuple[str, int, bool]]) -> list[NodeRoom]:
-    return [node(f"n{i}", leaf, free, up=up) for i, (leaf, free, up) in enumerate(rows)]
+def _nodes(kind: str, rows: list[tuple[str, int, bool]]) -> list[NodeRoom]:
+    """Nodes of one kind of GPU; a node of a cluster has one kind, so its name says which."""
+    return [node(f"{kind}{i}", leaf, free, up=up) for i, (leaf, free, up) in enumerate(rows)]
 
 
 @st.composite
@@ -72,8 +73,8 @@ def federations(draw: st.DrawFn) -> Snapshot:
     return snapshot(
         [job(n, gang, **rest) for n, (gang, rest) in enumerate(draw(JOBS), start=1)],
         [
-            cluster("c1", {"h100": _nodes(draw(NODES)), "a100": _nodes(draw(NODES))}),
-            cluster("c2", {"h100": _nodes(draw(NODES))}),
+            cluster("c1", {"h100": _nodes("h", draw(NODES)), "a100": _nodes("a", draw(NODES))}),
+            cluster("c2", {"h100": _nodes("h", draw(NODES))}),
         ],
         tenants=tenants(*PATHS),
         quotas=tuple(quota(t, g, b, f, on) for t, f, on, g, b in draw(QUOTAS)),
