@@ -1,10 +1,17 @@
 """Options of the whole suite."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from django.db import connection
+from hypothesis import settings as hypothesis_settings
 from pytest_django import DjangoDbBlocker, Settings
+
+# The everyday suite tries the same examples each time; HYPOTHESIS_PROFILE=search looks for new ones.
+hypothesis_settings.register_profile("everyday", derandomize=True, deadline=None)
+hypothesis_settings.register_profile("search", deadline=None)
+hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "everyday"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
