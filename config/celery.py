@@ -29,7 +29,14 @@ app.conf.update(
     },
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={"visibility_timeout": 3600},
+    broker_transport_options={
+        "visibility_timeout": 3600,
+        # A nudge gives up at once when the broker is away: the next tick finds the same rows.
+        "max_retries": 1,
+        "interval_start": 0,
+        "interval_step": 0,
+        "socket_connect_timeout": 1,
+    },
     beat_schedule={
         "dispatch": {
             "task": "federation.tasks.dispatch_all",

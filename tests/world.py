@@ -133,6 +133,7 @@ def simulated(directory: Path, **clusters: Mapping[str, Any]) -> Iterator[dict[s
                 "pass_interval_ms": 50,
                 "completing_ms": 50,
                 "accounting_lag_ms": 100,
+                "controller_timeout_ms": 500,
                 **settings,
             }
         )

@@ -201,7 +201,7 @@ def test_silence_changes_nothing_and_work_goes_on_after_it(world: World) -> None
     assert waiting.state in {"queued", "dispatching"}
     world.clusters["aurora"].refresh_from_db()
     assert world.clusters["aurora"].failing_since is not None
-    aurora.control("slurmctld/up")
+    aurora.control("slurmctld/up", unknown_ms=500)
     world.until(running, "succeeded", within_s=60)
     world.until(waiting, "succeeded", within_s=60)
     assert UsageInterval.objects.filter(ended_ms=None).count() == 0
