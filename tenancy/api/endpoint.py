@@ -4,7 +4,7 @@
 statement guards the request and fills the OpenAPI document.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -13,7 +13,9 @@ from django.http import QueryDict
 from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.negotiation import DefaultContentNegotiation
 from rest_framework.permissions import BasePermission
+from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -146,9 +148,24 @@ def operation(
     return declare
 
 
+class JsonAlways(DefaultContentNegotiation):
+    """Answers are JSON whatever `Accept` says: there is no other form to choose."""
+
+    def select_renderer(
+        self,
+        request: Request,
+        renderers: Iterable[BaseRenderer],
+        format_suffix: str | None = None,
+    ) -> tuple[BaseRenderer, str]:
+        """The one renderer there is."""
+        only = next(iter(renderers))
+        return only, only.media_type
+
+
 class Endpoint(APIView):
     """A path of the REST interface; its methods are declared with `operation`."""
 
+    content_negotiation_class = JsonAlways
     http_method_names = ["get", "post", "patch", "put", "delete", "head"]
     metadata_class = None
 
