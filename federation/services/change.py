@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import transaction
 
 from clusters.models import Command
+from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.spec import JobSpec, change_spec
 from federation.models import Attempt, Job
@@ -201,23 +202,15 @@ def _stop(job: Job, cause: str, now: datetime) -> bool:
         attempt.state, attempt.ended_at = Attempt.State.ENDED, now
     else:
         attempt.state = Attempt.State.STOPPING
-        _order_cancel(attempt, now)
+        order_cancel(
+            attempt_id=attempt.id,
+            cluster_id=attempt.cluster_id,
+            fence=attempt.fence,
+            account=attempt.account,
+            now=now,
+        )
     attempt.save(update_fields=["state", "end_cause", "ended_at"])
     return bool(dropped)
-
-
-def _order_cancel(attempt: Attempt, now: datetime) -> None:
-    Command.objects.get_or_create(
-        key=f"cancel:{attempt.id}",
-        defaults={
-            "cluster_id": attempt.cluster_id,
-            "kind": Command.Kind.CANCEL,
-            "fence": attempt.fence,
-            "payload": {"v": 1, "account": attempt.account},
-            "created_at": now,
-            "not_before": now,
-        },
-    )
 
 
 def _save(job: Job, user: User, before: str, cause: str, action: str, now: datetime) -> None:

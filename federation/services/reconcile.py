@@ -12,6 +12,7 @@ from accounting.core.runs import Told
 from accounting.services.usage import RunFact, record_runs
 from clusters.core.domains import shared_tier
 from clusters.models import Command, Node
+from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.reconciliation import (
     After,
@@ -257,16 +258,12 @@ def _abort(step: Step, nodes: dict[str, Node], now: datetime) -> None:
     step.attempt.end_cause = step.verdict.abort
     step.attempt.state = Phase.STOPPING
     step.job.avoid_nodes = [f"{step.attempt.cluster.name}/{node}" for node in _unfit(step, nodes)]
-    Command.objects.get_or_create(
-        key=f"cancel:{step.attempt.id}",
-        defaults={
-            "cluster_id": step.attempt.cluster_id,
-            "kind": Command.Kind.CANCEL,
-            "fence": step.attempt.fence,
-            "payload": {"v": 1, "account": step.attempt.account},
-            "created_at": now,
-            "not_before": now,
-        },
+    order_cancel(
+        attempt_id=step.attempt.id,
+        cluster_id=step.attempt.cluster_id,
+        fence=step.attempt.fence,
+        account=step.attempt.account,
+        now=now,
     )
 
 
