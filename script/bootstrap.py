@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -88,15 +89,22 @@ def require_free_port(port: int, *, host: str = "127.0.0.1", command: str = "scr
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different free TCP ports on 127.0.0.1."""
-    probes = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Return `count` different free TCP ports on 127.0.0.1.
+
+    They lie below those the system gives to outgoing connections (from 32768 on Linux): one of
+    these could take the port while its server is away for a moment.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(15_000, 32_000)  # noqa: S311 - no secret
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
 
 
 def ensure_environment(requirements: str, *, console: Console, venv: Path = VENV) -> None:

@@ -8,6 +8,7 @@ itself as `nobody` while its files stay root's; where namespaces are forbidden i
 copied beside the data and run as the user `nobody`.
 """
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -197,22 +198,25 @@ class Postgres:
     def clear_stale_lock(self) -> None:
         """Deal with what a killed supervisor left: stop its PostgreSQL, or remove a dead lock file.
 
-        The caller owns the state directory, so a server over this data is nobody's any more.
+        The caller owns the state directory, so a server over this data is nobody's any more. The
+        children of a killed one end by themselves, but not at once, and while they hold its shared
+        memory a new one refuses to start. Raises SetupError when they do not end.
         """
         lock = self.data / "postmaster.pid"
         try:
             pid = int(lock.read_text().split("\n", 1)[0])
         except (OSError, ValueError):
             return
-        if not _is_postgres(pid, self.data):
-            lock.unlink(missing_ok=True)
-            return
-        os.kill(pid, signal.SIGINT)
+        alive = _is_postgres(pid, self.data)
+        if alive:
+            os.kill(pid, signal.SIGINT)
         deadline_s = time.monotonic() + 30
-        while lock.exists() and _is_postgres(pid, self.data):
+        while (alive and _is_postgres(pid, self.data)) or (left := _working_in(self.data)):
             if time.monotonic() > deadline_s:
+                pid = pid if alive else left[0]
                 raise SetupError(f"An old PostgreSQL (process {pid}) does not stop; stop it first.")
             time.sleep(0.05)
+        lock.unlink(missing_ok=True)
 
     @property
     def _half_made(self) -> Path:
@@ -284,6 +288,16 @@ def _closed_directory(path: Path) -> Path | None:
     """Return the outermost directory above `path` that other users cannot enter, if any."""
     above = reversed(path.absolute().parents)
     return next((d for d in above if not d.stat().st_mode & stat.S_IXOTH), None)
+
+
+def _working_in(directory: Path) -> list[int]:
+    """Return the processes whose working directory this is (none where there is no /proc)."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):  # gone, or another user's
+            if link.readlink() == directory.absolute():
+                found.append(int(link.parent.name))
+    return found
 
 
 def _is_postgres(pid: int, data: Path) -> bool:
