@@ -212,7 +212,7 @@ class World:
 
     def submit(self, **changes: Any) -> Job:
         """Submits one job as the world's user."""
-        return submit_jobs(user=self.user, specs=[self.spec(**changes)], now=utc_now())[0]
+        return submit_jobs(user=self.user, specs=[self.spec(**changes)], now=utc_now()).jobs[0]
 
     def decide(self) -> None:
         """One cycle of the arbiter."""

@@ -10,7 +10,14 @@ from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 from accounting.core.metering import ServiceClass, Usage, gpu_ms
-from accounting.core.rating import NoPrice, PriceBook, RatedPiece, UnpricedPiece, rate
+from accounting.core.rating import (
+    NoPrice,
+    PriceBook,
+    RatedPiece,
+    UnpricedPiece,
+    amount_nano,
+    rate,
+)
 from kit.intervals import DAY_MS, from_ms, iso
 from kit.money import gpu_time, money
 
@@ -126,10 +133,11 @@ def worst_case(usages: Iterable[Usage], book: PriceBook) -> int | None:
 
 def _whole_cost(usage: Usage, book: PriceBook) -> int | NoPrice:
     total = 0
-    for piece in rate(usage, book):
-        if isinstance(piece, UnpricedPiece):
-            return piece.price
-        total += piece.amount_nano
+    for stretch in book.stretches(usage):
+        if isinstance(stretch.price, NoPrice):
+            return stretch.price
+        duration_ms = stretch.end_ms - stretch.start_ms
+        total += amount_nano(stretch.price.nano_per_gpu_hour, usage.gpus, duration_ms)
     return total
 
 

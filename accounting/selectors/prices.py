@@ -1,6 +1,6 @@
 """Reads of the price book."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db.models import F, Q, Window
@@ -8,7 +8,7 @@ from django.db.models.functions import Lead, RowNumber
 
 from accounting.core.rating import PriceBook, PriceEntry
 from accounting.models import Price
-from kit.bulk import Statement, run
+from kit.bulk import Row, Statement, run
 from kit.intervals import from_ms, to_ms
 from tenancy.models import User
 from tenancy.selectors.access import visible_tenants
@@ -17,15 +17,17 @@ DEFAULT_CURRENCY = "USD"
 _SCOPE = ["flavor_id", "service_class", "cluster_id", "tenant_id"]
 
 
-def whole_book() -> PriceBook:
-    """Every price there was, is and will be."""
-    # Every submit reads it, so the ORM is left out.
-    (rows,) = run(
-        Statement(
-            "SELECT id, flavor_id, service_class, cluster_id, tenant_id, nano_per_gpu_hour,"
-            " currency, effective_from FROM accounting_price"
-        )
-    )
+# Every submit reads them, so the ORM is left out.
+ALL_PRICES = Statement(
+    "SELECT id, flavor_id, service_class, cluster_id, tenant_id, nano_per_gpu_hour,"
+    " currency, effective_from FROM accounting_price"
+)
+
+
+def whole_book(rows: Iterable[Row] | None = None) -> PriceBook:
+    """Every price there was, is and will be; of rows of ALL_PRICES, or read now."""
+    if rows is None:
+        (rows,) = run(ALL_PRICES)
     return PriceBook(
         PriceEntry(key, flavor, kind, cluster, tenant, nano, currency, to_ms(since))
         for key, flavor, kind, cluster, tenant, nano, currency, since in rows

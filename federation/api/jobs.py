@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from accounting.core.costs import JobCost, render_job_cost, worst_case
 from accounting.selectors.costs import job_costs
-from accounting.selectors.prices import DEFAULT_CURRENCY, whole_book
+from accounting.selectors.prices import DEFAULT_CURRENCY
 from federation.api.documents import (
     ANY,
     ATTEMPT,
@@ -36,7 +36,7 @@ from federation.selectors.jobs import (
     visible_job,
 )
 from federation.services.change import cancel_job, change_job, hold_job, release_job
-from federation.services.submit import MOST_JOBS, MOST_PROBLEMS, submit_jobs
+from federation.services.submit import MOST_JOBS, MOST_PROBLEMS, Taken, submit_jobs
 from kit.errors import FieldProblem, InvalidContentError
 from tenancy.api.endpoint import (
     NUMBER,
@@ -134,8 +134,7 @@ class Jobs(Endpoint):
         user = user_of(request)
 
         def act() -> Answer:
-            jobs = submit_jobs(user=user, specs=[spec], now=clock())
-            return Answer(201, _new_documents(jobs)[0])
+            return Answer(201, _new_documents(submit_jobs(user=user, specs=[spec], now=clock()))[0])
 
         response = answer_creating(request, "POST /jobs", act)
         response["Location"] = f"{request.path}/{response.data['id']}"
@@ -160,8 +159,8 @@ class Batch(Endpoint):
         user = user_of(request)
 
         def act() -> Answer:
-            jobs = submit_jobs(user=user, specs=specs, now=clock(), is_batch=True)
-            return Answer(201, {"jobs": _new_documents(jobs)})
+            taken = submit_jobs(user=user, specs=specs, now=clock(), is_batch=True)
+            return Answer(201, {"jobs": _new_documents(taken)})
 
         return answer_creating(request, "POST /jobs/batch", act)
 
@@ -298,19 +297,19 @@ def _rendered(
     ]
 
 
-def _new_documents(jobs: Sequence[Job]) -> list[dict[str, Any]]:
-    """Jobs that were queued just now: nothing was tried, ranked or used yet. One query.
+def _new_documents(taken: Taken) -> list[dict[str, Any]]:
+    """Jobs that were queued just now: nothing was tried, ranked or used yet. No query.
 
     Equal asks of one tenant have one worst case.
     """
-    book, now = whole_book(), clock()
-    currency = book.currency or DEFAULT_CURRENCY
+    now = clock()
+    currency = taken.book.currency or DEFAULT_CURRENCY
     known: dict[tuple[object, ...], JobCost] = {}
     documents = []
-    for job in jobs:
+    for job in taken.jobs:
         key = (job.tenant_id, job.wanted_class, job.time_limit_ms, str(job.options))
         if key not in known:
-            worst = worst_case(usage_ahead(job, None, now), book)
+            worst = worst_case(usage_ahead(job, None, now), taken.book)
             known[key] = JobCost(currency, worst_case_nano=worst)
         documents.append(job_document(job, attempt=None, position=None, cost=known[key]))
     return documents

@@ -1,13 +1,14 @@
 """Taking jobs in: who may, whether it can ever run, and the rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
-
+from accounting.core.rating import PriceBook
+from accounting.selectors.prices import ALL_PRICES, whole_book
 from clusters.models import Flavor
 from federation.core.explain import never_reasons
 from federation.core.plan import FleetView, Reason
@@ -28,12 +29,20 @@ MOST_PROBLEMS = 100
 _COLUMNS = tuple(field.attname for field in Job._meta.concrete_fields)
 
 
-@transaction.atomic(savepoint=False)
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Jobs that were queued, and the prices as they were then."""
+
+    jobs: list[Job]
+    book: PriceBook
+
+
 def submit_jobs(
     *, user: User, specs: Sequence[JobSpec], now: datetime, is_batch: bool = False
-) -> list[Job]:
-    """Queues all of the jobs, or none. The number of queries does not depend on theirs.
+) -> Taken:
+    """Queues all of the jobs, or none. Two round trips, whatever their number.
 
+    The second holds all that is written, so it is a transaction of its own where there is none.
     `is_batch` makes pointers begin with `/jobs/<number>`.
 
     Raises:
@@ -43,7 +52,9 @@ def submit_jobs(
     """
     pointers = [f"/jobs/{number}" if is_batch else "" for number in range(len(specs))]
     paths = {spec.tenant for spec in specs}
-    found, revisions = run(tenants_statement(user, paths, Role.SUBMITTER), REVISIONS)
+    found, revisions, prices = run(
+        tenants_statement(user, paths, Role.SUBMITTER), REVISIONS, ALL_PRICES
+    )
     tenants = tenants_found(found)
     _check_tenants(user, specs, pointers, tenants)
     shared = {"user_id": user.pk, "submitted_at": now, "queued_at": now}
@@ -68,7 +79,7 @@ def submit_jobs(
     ids: dict[UUID, int] = dict(inserted)
     for job in jobs:
         job.id = ids[job.uuid]
-    return jobs
+    return Taken(jobs, whole_book(prices))
 
 
 def _job(values: Mapping[str, Any], tenant: Tenant, user: User) -> Job:

@@ -52,12 +52,12 @@ def new_job(request: HttpRequest) -> HttpResponse:
         problems: Sequence[FieldProblem]
         if isinstance(spec, JobSpec):
             try:
-                job = submit_jobs(user=user, specs=[spec], now=timezone.now())[0]
+                taken = submit_jobs(user=user, specs=[spec], now=timezone.now())
             except MusterError as error:
                 problems = error.errors or (FieldProblem("", error.code, error.detail),)
             else:
                 messages.success(request, "The job is submitted.")
-                return redirect("job", job_id=job.uuid)
+                return redirect("job", job_id=taken.jobs[0].uuid)
         else:
             problems = spec
         values = {**request.POST.dict(), "flavors": request.POST.getlist("flavors")}

@@ -64,7 +64,7 @@ def answer_once(
 ) -> Answer:
     """Runs `act` in one transaction and keeps its answer under the key; later calls replay it.
 
-    Without a key it only runs `act` in a transaction. The lock dies with its connection, so a
+    Without a key it only runs `act`, which is all or nothing by itself. The lock dies with its connection, so a
     crash between the act and the answer leaves nothing behind: neither the act nor the key.
 
     Raises:
@@ -73,8 +73,7 @@ def answer_once(
         KeyInFlightError: another request holds the key; come back in a second.
     """
     if key is None:
-        with transaction.atomic():
-            return act()
+        return act()
     if not 0 < len(key) <= 255 or not key.isprintable():
         raise InvalidContentError("Idempotency-Key must be 1 to 255 printable characters.")
     digest = body_digest(body)
