@@ -46,7 +46,6 @@ class Command(models.Model):
     answered_at = models.DateTimeField(null=True)
     answer = models.JSONField(null=True)
     error = models.TextField(blank=True)
-    settled = models.BooleanField(default=False)
 
     class Meta:
         ordering: ClassVar = ["id"]
@@ -55,11 +54,6 @@ class Command(models.Model):
                 fields=["cluster", "not_before"],
                 name="command_due",
                 condition=models.Q(state__in=["waiting", "sent"]),
-            ),
-            models.Index(
-                fields=["cluster"],
-                name="command_unsettled",
-                condition=models.Q(settled=False, state__in=["done", "rejected", "dropped"]),
             ),
             models.Index(fields=["fence"], name="command_fence"),
         ]
@@ -112,7 +106,6 @@ class Observation(models.Model):
     foreign_running = models.PositiveIntegerField(default=0)
     foreign_pending = models.PositiveIntegerField(default=0)
     foreign_pending_gpus = models.PositiveIntegerField(default=0)
-    digest = models.CharField(max_length=64)
 
     def __str__(self) -> str:
         return f"{self.cluster_id} at {self.begun_at}"

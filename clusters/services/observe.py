@@ -1,7 +1,5 @@
 """Reads one cluster in bulk and stores what changed. Silence is stored as silence only."""
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -154,20 +152,17 @@ def _store_nodes(cluster: Cluster, seen: Seen) -> bool:
 
 
 def _store_reading(cluster: Cluster, seen: Seen, reservations: list[Any], now: datetime) -> None:
-    gangs = [gang_to_json(gang) for gang in seen.gangs]
-    text = json.dumps(gangs, sort_keys=True)
     Observation.objects.update_or_create(
         cluster=cluster,
         defaults={
             "begun_at": from_ms(seen.begun_ms),
             "ended_at": now,
             "accounting_answered": seen.accounting_answered,
-            "gangs": gangs,
+            "gangs": [gang_to_json(gang) for gang in seen.gangs],
             "queues": [[q.name, q.is_open, q.nodes, q.max_time_s] for q in seen.queues],
             "reservations": reservations,
             "foreign_running": seen.foreign.running,
             "foreign_pending": seen.foreign.pending,
             "foreign_pending_gpus": seen.foreign.pending_gpus,
-            "digest": hashlib.sha256(text.encode()).hexdigest(),
         },
     )

@@ -12,6 +12,7 @@ from clusters.models import Command, Node, Observation
 from clusters.selectors.traffic import gangs_from_json
 from federation.core.reconciliation import OpenAttempt, Order, Phase, Reading
 from federation.models import Attempt
+from federation.selectors.fleet import OPEN_ATTEMPTS
 from kit.intervals import to_ms
 
 
@@ -40,9 +41,7 @@ def fences_to_look_up(cluster_id: UUID) -> list[str]:
         ~Q(sent_at=None), cluster_id=cluster_id, kind=Command.Kind.SUBMIT
     ).values("fence")
     return list(
-        Attempt.objects.filter(cluster_id=cluster_id, fence__in=sent)
-        .exclude(state=Attempt.State.ENDED)
-        .values_list("fence", flat=True)
+        OPEN_ATTEMPTS.filter(cluster_id=cluster_id, fence__in=sent).values_list("fence", flat=True)
     )
 
 
@@ -73,7 +72,7 @@ def open_attempts(
     cluster_id: UUID, only: Sequence[UUID] | None = None
 ) -> list[tuple[Attempt, OpenAttempt]]:
     """Open attempts of a cluster (or some of them), as rows and as the core's value. 2 queries."""
-    rows = Attempt.objects.filter(cluster_id=cluster_id).exclude(state=Attempt.State.ENDED)
+    rows = OPEN_ATTEMPTS.filter(cluster_id=cluster_id)
     if only is not None:
         rows = rows.filter(id__in=only)
     attempts = list(rows.select_related("job", "job__user", "cluster").order_by("job_id"))

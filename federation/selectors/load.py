@@ -196,8 +196,7 @@ def _loads(rows: Any, now: datetime) -> list[ClusterLoad]:
     for named in ClusterFlavor.objects.filter(cluster__in=keys).order_by("flavor_id"):
         flavors[named.cluster_id].append(named)
     readings = {
-        row.cluster_id: row
-        for row in Observation.objects.filter(cluster__in=keys).defer("gangs", "digest")
+        row.cluster_id: row for row in Observation.objects.filter(cluster__in=keys).defer("gangs")
     }
     holdings = _holdings(keys)
     nodes: dict[UUID, list[Node]] = defaultdict(list)

@@ -17,6 +17,7 @@ from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.spec import JobSpec, change_spec
 from federation.models import Attempt, Job
+from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.selectors.jobs import may_change, visible_job
 from federation.selectors.standing import standing_fleet
 from federation.services.submit import columns, fleet_problems, refuse
@@ -193,11 +194,11 @@ def _stop(job: Job, cause: str, now: datetime) -> bool:
     An order to submit that was never sent is dropped: no object can exist, so the attempt is over.
     Otherwise an order to cancel is written, once.
     """
-    attempt = Attempt.objects.exclude(state=Attempt.State.ENDED).get(job=job)
+    attempt = OPEN_ATTEMPTS.get(job=job)
     attempt.end_cause = cause
     dropped = Command.objects.filter(
         key=f"submit:{attempt.id}", state=Command.State.WAITING, sent_at=None
-    ).update(state=Command.State.DROPPED, answered_at=now, error=cause, settled=True)
+    ).update(state=Command.State.DROPPED, answered_at=now, error=cause)
     if dropped:
         attempt.state, attempt.ended_at = Attempt.State.ENDED, now
     else:

@@ -19,6 +19,7 @@ from federation.core.lifecycle import JobState
 from federation.core.plan import Binding, Plan
 from federation.core.spec import JobSpec
 from federation.models import ArbiterTerm, Attempt, Decision, Job
+from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.reasons import array_of, write_reasons
 from kit.bulk import insert_rows
 from kit.ids import fence, new_id
@@ -26,7 +27,7 @@ from quotas.models import Quota
 from tenancy.models import Tenant
 from tenancy.services.records import Change, write_events
 
-_OPEN = Attempt.objects.filter(job=OuterRef("pk")).exclude(state=Attempt.State.ENDED)
+_OPEN = OPEN_ATTEMPTS.filter(job=OuterRef("pk"))
 
 
 class TermLostError(RuntimeError):

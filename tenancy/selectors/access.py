@@ -67,14 +67,6 @@ def visible_tenant_ids(user: User) -> list[UUID] | None:
     return list(visible_tenants(user).values_list("id", flat=True))
 
 
-def role_in(user: User, tenant: Tenant) -> str | None:
-    """The user's strongest role in a tenant, inherited from its ancestors; None = none."""
-    if user.is_superuser:
-        return Role.OWNER
-    roles = [role for held, role in roles_of(user).items() if held in tenant.lineage]
-    return max(roles, key=ROLE_RANK.__getitem__, default=None)
-
-
 def tenants_by_path(user: User, paths: set[str], at_least: str) -> dict[str, Tenant]:
     """Those of the paths that exist and where the user has the role. One query."""
     return tenants_found(run(tenants_statement(user, paths, at_least))[0])

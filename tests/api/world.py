@@ -204,7 +204,6 @@ def see(cluster: Cluster, nodes: int = 8) -> None:
         foreign_running=2,
         foreign_pending=1,
         foreign_pending_gpus=8,
-        digest="",
     )
     Cluster.objects.filter(pk=cluster.pk).update(last_seen_at=now)
 

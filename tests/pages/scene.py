@@ -100,7 +100,7 @@ def _cluster(
     Observation.objects.create(
         cluster=cluster, begun_at=seen, ended_at=seen, accounting_answered=True, gangs=[],
         queues=[["batch", True, 32, 259200], ["debug", True, 4, 3600]], reservations=[],
-        foreign_running=3, foreign_pending=2, foreign_pending_gpus=24, digest="",
+        foreign_running=3, foreign_pending=2, foreign_pending_gpus=24,
     )  # fmt: skip
     return cluster
 
