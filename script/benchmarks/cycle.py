@@ -5,7 +5,6 @@ of this process and of its PostgreSQL backend. The exponents are fitted over hal
 the jobs, and half, once and twice the nodes.
 """
 
-import gc
 import random
 import resource
 from dataclasses import dataclass
@@ -77,6 +76,7 @@ def measure(size: Size) -> tuple[float, int, int]:
     from federation.core.cycle import decide
     from federation.selectors.snapshot import take_snapshot
     from federation.services.commit import begin_term, commit_plan
+    from kit import collector
 
     seed(size)
     with connection.cursor() as cursor:
@@ -85,7 +85,7 @@ def measure(size: Size) -> tuple[float, int, int]:
     epoch = begin_term(now=NOW)
     connection.ensure_connection()
     pid = connection.connection.info.backend_pid
-    gc.collect()
+    collector.settle()
 
     def one_cycle() -> Any:
         plan = decide(take_snapshot(NOW + timedelta(seconds=1)))

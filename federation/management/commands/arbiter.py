@@ -23,6 +23,7 @@ from federation import tasks
 from federation.core.cycle import decide
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
+from kit import collector
 from tenancy.services.records import CHANNEL
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, once: bool, **__: Any) -> None:
         """Lead, and when leadership is lost, wait for it again; end on SIGTERM or SIGINT."""
+        collector.settle()
         if not once:
             signal.signal(signal.SIGTERM, self._stop)
             signal.signal(signal.SIGINT, self._stop)
