@@ -26,6 +26,14 @@ class Flavor(models.Model):
         return self.name
 
 
+class Members(models.Manager["Cluster"]):
+    """The clusters that are members now. One that left is found by its rows alone."""
+
+    def get_queryset(self) -> models.QuerySet["Cluster"]:
+        """All but those that are gone."""
+        return super().get_queryset().exclude(state=Cluster.State.GONE)
+
+
 class Cluster(models.Model):
     """A member cluster: where it is, how it is spoken to, and whether it takes new work.
 
@@ -33,16 +41,36 @@ class Cluster(models.Model):
     own tier names, widest first, mapped to the federation's: `[["spine0", "spine"], ...]`.
     `secret` is encrypted (`kit.crypto`) and never shown. `revision` counts configuration changes
     and changes of what was seen, for the arbiter's compare-and-set.
+
+    `calls_at_once` and `calls_per_s` bound how hard it is called; None = the setting
+    MUSTER_CALLS_AT_ONCE, and no limit a second. `leave_plan` is set while it is leaving. `rebuilt_at` is when it was last seen
+    to have forgotten all it knew.
     """
 
     class State(models.TextChoices):
-        """Whether new work may go there."""
+        """Whether new work may go there.
+
+        Draining: attempts that wait for the cluster may still start; nothing new is bound.
+        Cut off: the same, and orders to submit that were not sent yet are taken back.
+        Gone: it left. The row stays, because attempts and the ledger point at it.
+        """
 
         ACTIVE = "active"
         DRAINING = "draining"
+        CUT_OFF = "cut_off"
+        GONE = "gone"
+
+    class LeavePlan(models.TextChoices):
+        """What becomes of the attempts there when a cluster leaves."""
+
+        CANCEL = "cancel"
+        FORGET = "forget"
+
+    objects: ClassVar[models.Manager["Cluster"]] = Members()
+    everything: ClassVar[models.Manager["Cluster"]] = models.Manager()
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    name = models.CharField(max_length=63, unique=True, validators=[NAME])
+    name = models.CharField(max_length=63, validators=[NAME])
     title = models.CharField(max_length=200, blank=True)
     backend = models.CharField(max_length=16, choices=[("slurm", "Slurm")])
     endpoint = models.URLField(max_length=500)
@@ -53,6 +81,14 @@ class Cluster(models.Model):
     options = models.JSONField(default=dict, blank=True)
     stores = ArrayField(models.CharField(max_length=63), default=list, blank=True)
     state = models.CharField(max_length=16, choices=State, default=State.ACTIVE)
+    leave_plan = models.CharField(
+        max_length=16, choices=LeavePlan, blank=True, default="", db_default="", editable=False
+    )
+    leave_why = models.TextField(blank=True, default="", db_default="", editable=False)
+    left_at = models.DateTimeField(null=True, editable=False)
+    rebuilt_at = models.DateTimeField(null=True, editable=False)
+    calls_at_once = models.PositiveSmallIntegerField(null=True, blank=True)
+    calls_per_s = models.PositiveIntegerField(null=True, blank=True)
     capabilities = models.JSONField(default=dict, editable=False)
     probe = models.JSONField(default=dict, editable=False)
     last_seen_at = models.DateTimeField(null=True, editable=False)
@@ -63,6 +99,11 @@ class Cluster(models.Model):
 
     class Meta:
         ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["name"], condition=~models.Q(state="gone"), name="cluster_name_once"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
