@@ -3,10 +3,11 @@ below a tenant is matched first (here and in `federation.api.urls`)."""
 
 from django.urls import path
 
-from tenancy.api import people, tenants
+from tenancy.api import people, problems, tenants
 
 urlpatterns = [
     path("me", people.Me.as_view(), name="me"),
+    path("problems/<slug:code>", problems.Problem.as_view(), name="problem"),
     path("tokens", people.Tokens.as_view(), name="tokens"),
     path("tokens/<uuid:token_id>", people.OneToken.as_view(), name="token"),
     path("audit", people.Audit.as_view(), name="audit"),

@@ -15,7 +15,7 @@ from tests.api.world import TEAM, UNKNOWN_ID, World, caller, problem
 
 METHODS = ("get", "post", "patch", "put", "delete")
 # Served by classes that are not ours or outside the interface, open to anybody.
-OPEN = {"schema"}
+OPEN = {"schema", "problems/<slug:code>"}
 
 
 def routes() -> Iterator[tuple[str, Any]]:
@@ -64,6 +64,16 @@ def test_every_route_is_an_endpoint_whose_methods_declare_a_permission() -> None
         assert handler.permission is not Public
         if method != "get" and route != "tokens" and not route.startswith("tokens/"):
             assert handler.permission is not CanRead, (route, method)
+
+
+def test_the_type_of_a_problem_says_what_it_means(world: World) -> None:
+    refused = problem(world.nobody.call("GET", "/me"))
+    meaning = world.nobody.call("GET", refused["type"].removeprefix("/api/v1"))
+    assert meaning.status_code == 200
+    told = meaning.json()
+    assert (told["code"], told["status"]) == ("not_authenticated", 401)
+    assert told["meaning"]
+    assert world.nobody.call("GET", "/problems/no_such_code").status_code == 404
 
 
 def test_nobody_gets_401_everywhere(world: World) -> None:
