@@ -9,8 +9,47 @@ from tenancy.api.endpoint import COMPONENTS
 from tenancy.permissions import Public
 
 
+# Served by the stream process (`config.stream`), which is no part of Django's routes.
+EVENTS = {
+    "get": {
+        "operationId": "stream_events",
+        "summary": "Changes that the caller may see, as they happen",
+        "description": "Server-sent events. A client that was away goes on behind the last id.",
+        "tags": ["events"],
+        "parameters": [
+            {
+                "in": "query",
+                "name": "since",
+                "schema": {"type": "integer", "minimum": 0},
+                "description": "Go on behind this event; without it, from now on.",
+            },
+            {
+                "in": "header",
+                "name": "Last-Event-ID",
+                "schema": {"type": "integer", "minimum": 0},
+                "description": "As `since`; browsers send it when they connect again.",
+            },
+        ],
+        "security": [{"token": []}, {"session": []}],
+        "responses": {
+            "200": {
+                "description": "One frame a change: `id` and, as `data`, the event as JSON.",
+                "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            },
+            "4XX": {
+                "description": "",
+                "content": {
+                    "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+                },
+            },
+        },
+    }
+}
+
+
 def add_components(result: dict[str, Any], **_: object) -> dict[str, Any]:
-    """A postprocessing hook: the named schemas that endpoints refer to."""
+    """A postprocessing hook: the event stream, and the named schemas that endpoints refer to."""
+    result["paths"] = dict(sorted({**result["paths"], "/api/v1/events": EVENTS}.items()))
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas.update(sorted(COMPONENTS.items()))
     return result

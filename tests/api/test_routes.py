@@ -165,6 +165,7 @@ def test_the_openapi_document_is_without_warnings(db: None, tmp_path: Any) -> No
     for route, _ in ROUTES:
         plain = route.replace("<uuid:", "{").replace("<slug:", "{").replace("<path:", "{")
         assert f"/api/v1/{plain.replace('>', '}')}:" in text, route
+    assert "/api/v1/events:" in text
 
 
 def test_the_document_is_served_to_anybody(world: World) -> None:
