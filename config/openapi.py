@@ -8,7 +8,6 @@ from drf_spectacular.views import SpectacularAPIView
 from tenancy.api.endpoint import COMPONENTS
 from tenancy.permissions import Public
 
-
 # Served by the stream process (`config.stream`), which is no part of Django's routes.
 EVENTS = {
     "get": {
