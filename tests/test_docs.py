@@ -114,3 +114,14 @@ def test_every_direct_dependency_says_why() -> None:
 def test_the_readme_is_true_where_it_counts() -> None:
     words = {11: "eleven", 12: "twelve", 10: "ten"}
     assert f"submits {words[len(JOBS)]} jobs" in Path("README.md").read_text()
+
+
+def test_every_guarantee_names_a_test_that_exists() -> None:
+    rows = [row for row in Path("docs/guarantees.md").read_text().splitlines() if row[:1] == "|"]
+    promises = [row for row in rows if "---" not in row and "shown by" not in row]
+    assert promises
+    for row in promises:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row)
+        assert named, row
+        for path, function in named:
+            assert re.search(rf"^\s*def {function}\(", Path(path).read_text(), re.MULTILINE), row
