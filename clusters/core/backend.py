@@ -86,8 +86,13 @@ class Backend(Protocol):
     `BackendRejectedError`.
     """
 
-    def observe(self, now_ms: int, fences: Sequence[str]) -> Observation:
-        """Read everything in bulk. `fences` are attempts whose end must be looked up if gone."""
+    def observe(
+        self, now_ms: int, fences: Sequence[str], since_ms: int | None = None
+    ) -> Observation:
+        """Read everything in bulk. `fences` are attempts whose end must be looked up if gone.
+
+        With `since_ms` (our clock) whatever is ours and lasted beyond then is looked up instead.
+        """
         ...
 
     def submit(self, gang: Gang, *, is_repeat: bool = True) -> Submitted:

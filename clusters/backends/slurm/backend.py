@@ -38,10 +38,12 @@ class SlurmBackend:
         """Close the connections it keeps alive."""
         self._client.close()
 
-    def observe(self, now_ms: int, fences: Collection[str]) -> Observation:
+    def observe(
+        self, now_ms: int, fences: Collection[str], since_ms: int | None = None
+    ) -> Observation:
         """Everything in a handful of bulk reads; see `observe.observe`."""
         try:
-            return observe(self._client, now_ms, fences)
+            return observe(self._client, now_ms, fences, since_ms)
         except ValueError as error:  # a host list or number that nobody can read
             raise BackendUnavailableError(f"unreadable: {error}", code="unreadable") from error
 

@@ -1,7 +1,7 @@
 """One bulk read of a Slurm cluster, put together from its parts."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from urllib.parse import quote
@@ -15,17 +15,22 @@ from clusters.backends.slurm.translate import comment_of, owner_mark
 from clusters.backends.slurm.values import Json, number
 from clusters.core.backend import BackendError, BackendUnavailableError
 from clusters.core.observation import GangSeen, GangState, Observation, Run
+from kit.ids import is_fence
 
 _NAMES_A_QUERY = 200  # 40 characters each: a URL of 8 kB
 _DAY_S = 86_400
 
 
-def observe(client: SlurmClient, now_ms: int, fences: Collection[str]) -> Observation:
+def observe(
+    client: SlurmClient, now_ms: int, fences: Collection[str], since_ms: int | None = None
+) -> Observation:
     """Nodes, partitions, reservations, our gangs with their runs, and foreign load.
 
     `fences` are attempts whose end is looked up in accounting when the controller has forgotten
     them; so are the earlier runs of jobs that Slurm requeued. Accounting is read in one query
     bounded by option `accounting_days` (60); if it does not answer, the observation says so.
+    With `since_ms` (our clock) every gang of ours that accounting knows from then on is looked up
+    instead, whatever its fence.
 
     Raises:
         BackendUnavailableError: the controller (or slurmrestd) does not answer.
@@ -44,11 +49,17 @@ def observe(client: SlurmClient, now_ms: int, fences: Collection[str]) -> Observ
         is_ours = raw.get("comment") == comment_of(mark, str(raw.get("name")))
         (ours if is_ours else others).append(raw)
     rows = [read.controller_job(raw) for raw in ours]
-    requeued = {row.name for row in rows if row.restarts}
-    absent = set(fences) - {row.name for row in rows}
-    history, answered = _history(client, sorted(requeued | absent), cluster_s)
+    present = {row.name for row in rows}
+    if since_ms is None:
+        requeued = {row.name for row in rows if row.restarts}
+        names = sorted(requeued | (set(fences) - present))
+        history, answered = _history(client, _queries(client, names, cluster_s))
+    else:
+        since_s = since_ms // 1000 + cluster_s - now_ms // 1000
+        found, answered = _history(client, [_path(client, f"start_time=uts{since_s}")])
+        history = {name: runs for name, runs in found.items() if is_fence(name)}
     gangs = [_from_controller(row, history.get(row.name, ())) for row in rows]
-    gangs += [_from_accounting(history[name]) for name in sorted(absent) if history.get(name)]
+    gangs += [_from_accounting(history[name]) for name in sorted(history.keys() - present)]
     return Observation(
         begun_ms=now_ms,
         cluster_ms=cluster_s * 1000,
@@ -84,15 +95,14 @@ def cluster_clock_s(client: SlurmClient) -> int:
 
 
 def _history(
-    client: SlurmClient, names: list[str], cluster_s: int
+    client: SlurmClient, paths: Iterable[str]
 ) -> tuple[dict[str, tuple[JobRow, ...]], bool]:
     """Accounting's rows of our jobs by name, in the order of their runs; whether it answered."""
-    days = int(number_option(client.connection.options, "accounting_days", 60))
     found: list[JobRow] = []
     try:
-        for at in range(0, len(names), _NAMES_A_QUERY):
-            chunk = names[at : at + _NAMES_A_QUERY]
-            found += _query(client, chunk, cluster_s - days * _DAY_S)
+        for path in paths:
+            reply = client.read(path, accounting=True, fine=(errors.NOTHING_FOUND,))
+            found += (read.accounting_job(raw) for raw in reply.rows("jobs"))
     except BackendError:
         return {}, False
     ours = (row for row in found if _is_ours(client, row))
@@ -100,15 +110,22 @@ def _history(
     return {name: tuple(rows) for name, rows in groupby(ordered, key=lambda row: row.name)}, True
 
 
-def _query(client: SlurmClient, names: list[str], since_s: int) -> Iterator[JobRow]:
-    """All runs of these jobs that touched the time since (`uts`: Slurm's word for epoch s)."""
-    listed = quote(",".join(names), safe="")
-    path = f"jobs?job_name={listed}&start_time=uts{since_s}&skip_steps=true"
+def _queries(client: SlurmClient, names: Sequence[str], cluster_s: int) -> Iterator[str]:
+    """Queries for all runs of these jobs, a chunk of names each."""
+    days = int(number_option(client.connection.options, "accounting_days", 60))
+    since_s = cluster_s - days * _DAY_S
+    for at in range(0, len(names), _NAMES_A_QUERY):
+        listed = quote(",".join(names[at : at + _NAMES_A_QUERY]), safe="")
+        yield _path(client, f"job_name={listed}&start_time=uts{since_s}")
+
+
+def _path(client: SlurmClient, query: str) -> str:
+    """All runs that touched the time since (`uts`: Slurm's word for epoch s), with their cuts."""
+    path = f"jobs?{query}&skip_steps=true"
     if client.dialect.wraps_numbers:
         # given any flag, newer servers drop earlier runs and cut times unless told not to
         path += "&show_duplicates=true&disable_truncate_usage_time=true"
-    reply = client.read(path, accounting=True, fine=(errors.NOTHING_FOUND,))
-    return (read.accounting_job(raw) for raw in reply.rows("jobs"))
+    return path
 
 
 def _is_ours(client: SlurmClient, row: JobRow) -> bool:

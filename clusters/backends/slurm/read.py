@@ -66,7 +66,7 @@ def controller_job(raw: Json) -> JobRow:
         comment=str(raw.get("comment") or ""),
         state=state,
         reason=job_reason(said, raw.get("state_reason")),
-        nodes=nodes,
+        nodes=nodes or (() if state.is_final else expand(raw.get("required_nodes"))),
         gpus=gres.count(raw.get("tres_alloc_str") or raw.get("tres_req_str")),
         submitted_ms=seconds_to_ms(raw.get("submit_time")),
         started_ms=started if has_run else None,
