@@ -30,6 +30,18 @@ def fence(job_id: UUID, attempt: int) -> str:
     return f"{FENCE_PREFIX}{letters}-a{attempt}"
 
 
+def read_fence(name: str) -> tuple[int, int] | None:
+    """The last 60 bits of the job's id and the attempt's number; None for what is no fence."""
+    if not is_fence(name):
+        return None
+    letters, _, number = name.removeprefix(FENCE_PREFIX).rpartition("-a")
+    try:
+        tail = base64.b32decode(letters.upper() + "A===")
+    except ValueError:
+        return None
+    return int.from_bytes(tail, "big") >> 4, int(number)
+
+
 def is_fence(name: str) -> bool:
     """Whether a backend's object name has the shape of a fence of ours."""
     head, _, number = name.rpartition("-a")

@@ -89,7 +89,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class GangSeen:
-    """One object on the backend that bears a fence of ours."""
+    """One object on the backend that bears a fence of ours.
+
+    `pinned` are the nodes it was submitted for; it is not kept with the reading.
+    """
 
     fence: str
     backend_id: str
@@ -104,6 +107,7 @@ class GangSeen:
     exit_code: int | None
     comment: str = ""
     runs: tuple[Run, ...] = ()
+    pinned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kit.ids import fact_id, fence, is_fence, new_id
+from kit.ids import fact_id, fence, is_fence, new_id, read_fence
 
 SLURM_AND_KUBERNETES = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 UUIDS = st.integers(0, (1 << 128) - 1).map(lambda number: UUID(int=number))
@@ -43,6 +43,11 @@ def test_a_fence_tells_jobs_and_attempts_apart(a: UUID, b: UUID, i: int, j: int)
     assert (fence(a, i) == fence(b, j)) == is_same
 
 
+@given(UUIDS, ATTEMPTS)
+def test_a_fence_tells_whose_it_is(job: UUID, attempt: int) -> None:
+    assert read_fence(fence(job, attempt)) == (job.int & ((1 << 60) - 1), attempt)
+
+
 def test_new_jobs_never_share_a_fence() -> None:
     assert len({fence(new_id(), 1) for _ in range(10_000)}) == 10_000
 
@@ -51,3 +56,4 @@ def test_other_names_are_no_fences() -> None:
     mine = fence(new_id(), 12)
     others = ["", "mst-", "train", "mst-short-a1", mine + "x", "x" + mine, mine.rpartition("-a")[0]]
     assert [name for name in others if is_fence(name)] == []
+    assert {read_fence(name) for name in [*others, "mst-111111111111-a1"]} == {None}

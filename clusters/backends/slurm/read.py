@@ -41,6 +41,7 @@ class JobRow:
     ended_ms: int | None
     exit_code: int | None
     restarts: int
+    pinned: tuple[str, ...] = ()
 
     @property
     def run(self) -> Run | None:
@@ -66,13 +67,14 @@ def controller_job(raw: Json) -> JobRow:
         comment=str(raw.get("comment") or ""),
         state=state,
         reason=job_reason(said, raw.get("state_reason")),
-        nodes=nodes or (() if state.is_final else expand(raw.get("required_nodes"))),
+        nodes=nodes,
         gpus=gres.count(raw.get("tres_alloc_str") or raw.get("tres_req_str")),
         submitted_ms=seconds_to_ms(raw.get("submit_time")),
         started_ms=started if has_run else None,
         ended_ms=seconds_to_ms(raw.get("end_time")) if state.is_final else None,
         exit_code=exit_code(raw.get("exit_code")) if state.is_final and has_run else None,
         restarts=number(raw.get("restart_cnt")) or 0,
+        pinned=expand(raw.get("required_nodes")),
     )
 
 
@@ -122,6 +124,7 @@ def gang_from(row: JobRow, runs: tuple[Run, ...]) -> GangSeen:
         exit_code=row.exit_code,
         comment=row.comment or "",
         runs=runs,
+        pinned=row.pinned,
     )
 
 
