@@ -116,6 +116,7 @@ class Cluster:
     requeue_delay_ms: int = 6000
     pass_interval_ms: int = 250
     accounting_lag_ms: int = 500
+    skew_ms: int = 0
     controller_timeout_ms: int = 4000
 
     @property

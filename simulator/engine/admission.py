@@ -55,6 +55,7 @@ def associations(world: World) -> list[tuple[int, str, str]]:
     pairs += [(world.config.accounts[0], a) for a in world.config.admins if world.config.accounts]
     if world.config.foreign is not None:
         pairs += [(world.config.foreign.account, user) for user in world.config.foreign.users]
+    pairs += world.guests
     return [(i + 2, account, user) for i, (account, user) in enumerate(dict.fromkeys(pairs))]
 
 

@@ -7,9 +7,9 @@ import heapq
 from collections.abc import Callable
 
 from simulator.config import Cluster
-from simulator.engine.events import push, request_pass, touch_job
+from simulator.engine.events import push, request_pass, touch_job, touch_node
 from simulator.engine.foreign import draw_foreign
-from simulator.engine.lifecycle import end, release
+from simulator.engine.lifecycle import end, forget, purge_later, release
 from simulator.engine.model import Job, State, World
 from simulator.engine.scheduling import run_pass
 from simulator.engine.topology import build_nodes
@@ -19,6 +19,8 @@ def new_world(config: Cluster, now_ms: int) -> World:
     """A cluster that has just been switched on, with its foreign load on the way."""
     world = World(config=config, now_ms=now_ms, nodes=build_nodes(config), started_ms=now_ms)
     world.foreign = config.foreign
+    world.accounting_lag_ms = config.accounting_lag_ms
+    world.shifts = [(0, config.skew_ms)] if config.skew_ms else []
     world.jobs_changed_ms = world.nodes_changed_ms = now_ms
     if config.foreign is not None:
         push(world, now_ms, "foreign")
@@ -67,24 +69,19 @@ def _on_limit(world: World, job_id: int, due: int) -> None:
 
 def _on_completed(world: World, job_id: int, due: int) -> None:
     job = world.jobs.get(job_id)
-    if job is None or not job.completing:
+    if job is None or not job.completing or job.release_ms != due:
         return
     job.completing = False
     release(world, job)
     touch_job(world, job_id)
-    push(world, world.now_ms + world.config.min_job_age_ms, "purge", job_id)
+    purge_later(world, job)
 
 
 def _on_purge(world: World, job_id: int, due: int) -> None:
     """MinJobAge is over: from now on only accounting knows the job."""
-    job = world.jobs.pop(job_id, None)
-    if job is None:
-        return
-    key = (job.request.user, job.request.name)
-    world.by_name[key].discard(job_id)
-    if not world.by_name[key]:
-        del world.by_name[key]
-    world.jobs_changed_ms = world.now_ms
+    job = world.jobs.get(job_id)
+    if job is not None and not (job.waiting or job.holds_nodes) and job.purge_ms == due:
+        forget(world, job)
 
 
 def _on_eligible(world: World, job_id: int, due: int) -> None:
@@ -102,6 +99,17 @@ def _on_foreign(world: World, job_id: int, due: int) -> None:
     push(world, world.now_ms + world.config.job_ms(world.foreign.every_seconds), "foreign")
 
 
+def _on_node(world: World, index: int, due: int) -> None:
+    """A node that blinked is back."""
+    node = list(world.nodes.values())[index]
+    if node.back_at_ms == due:
+        node.down, node.back_at_ms, node.reason, node.reason_ms = False, 0, "", 0
+    if node.silent_until_ms == due:
+        node.silent_until_ms = 0
+    touch_node(world, node.name)
+    request_pass(world)
+
+
 _HANDLERS: dict[str, Callable[[World, int, int], None]] = {
     "pass": _on_pass,
     "finish": _on_finish,
@@ -110,4 +118,5 @@ _HANDLERS: dict[str, Callable[[World, int, int], None]] = {
     "purge": _on_purge,
     "eligible": _on_eligible,
     "foreign": _on_foreign,
+    "node": _on_node,
 }

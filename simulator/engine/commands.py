@@ -13,6 +13,7 @@ from simulator.engine.events import push, request_pass, touch_job, touch_node
 from simulator.engine.lifecycle import (
     SIGTERM,
     base_priority,
+    change_request,
     end,
     enqueue,
     fail_node,
@@ -105,7 +106,7 @@ def update(world: World, job_id: int, changes: dict[str, Any], actor: Actor, now
     fixed = job.state is State.RUNNING and "required_nodes" in fields
     if fixed or not unknown <= set(world.nodes):
         raise RefusedError(INVALID_NODE)
-    job.request = world.requests[job.id] = replace(job.request, **fields)
+    change_request(job, replace(job.request, **fields))
     _change_limit(world, job, fields)
     if hold is not None:
         _hold_or_release(world, job, actor, hold=hold)
@@ -124,7 +125,7 @@ def _check_priority(job: Job, actor: Actor) -> None:
 
 
 def _set_priority(world: World, job: Job, priority: int) -> None:
-    job.request = world.requests[job.id] = replace(job.request, priority=priority, nice=0)
+    change_request(job, replace(job.request, priority=priority, nice=0))
     job.priority = base_priority(world, job.request)
 
 

@@ -11,6 +11,13 @@ def push(world: World, due_ms: int, kind: str, job_id: int = 0) -> None:
     heapq.heappush(world.heap, (max(due_ms, world.now_ms), world.sequence, kind, job_id))
 
 
+def drop_events(world: World, job_id: int) -> None:
+    """Forget what is still to happen to a job, so that nothing strikes a later job of its id."""
+    about_jobs = {"finish", "limit", "completed", "purge", "eligible"}
+    world.heap = [e for e in world.heap if e[3] != job_id or e[2] not in about_jobs]
+    heapq.heapify(world.heap)
+
+
 def request_pass(world: World) -> None:
     """Ask for a scheduling pass: soon, but not more often than the cluster's interval."""
     if world.paused or world.pass_due_ms is not None:
@@ -22,11 +29,13 @@ def request_pass(world: World) -> None:
 
 def touch_job(world: World, job_id: int) -> None:
     """Note a visible change of a job."""
-    world.jobs[job_id].revision += 1
+    world.changes += 1
+    world.jobs[job_id].revision = world.changes
     world.jobs_changed_ms = world.now_ms
 
 
 def touch_node(world: World, name: str) -> None:
     """Note a visible change of a node."""
-    world.nodes[name].revision += 1
+    world.changes += 1
+    world.nodes[name].revision = world.changes
     world.nodes_changed_ms = world.now_ms

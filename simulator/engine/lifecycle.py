@@ -1,7 +1,7 @@
 """How a job moves: queued, started, ended, requeued, forgotten. Runs are booked on the way."""
 
 from simulator.engine.demand import demand_of
-from simulator.engine.events import push, request_pass, touch_job, touch_node
+from simulator.engine.events import drop_events, push, request_pass, touch_job, touch_node
 from simulator.engine.model import Job, Request, Run, Share, State, World
 from simulator.engine.program import read_program
 
@@ -16,8 +16,7 @@ def base_priority(world: World, request: Request) -> int:
 
 def enqueue(world: World, request: Request, association_id: int) -> Job:
     """Take a checked request into the queue under the next job id."""
-    job_id = world.next_job_id
-    world.next_job_id += 1
+    job_id = _next_id(world)
     now = world.now_ms
     config = world.config
     job = Job(
@@ -25,21 +24,58 @@ def enqueue(world: World, request: Request, association_id: int) -> Job:
         request=request,
         demand=demand_of(request, config),
         program=read_program(request.script, config.run, seed=config.seed, job_id=job_id),
-        run=Run(job_id=job_id, submit_ms=now),
+        run=Run(job_id, request, submit_ms=now),
         association_id=association_id,
         submit_ms=now,
     )
-    world.jobs[job_id] = job
-    world.requests[job_id] = request
-    world.records.append(job.run)
-    world.waiting.add(job_id)
-    world.by_name.setdefault((request.user, request.name), set()).add(job_id)
+    remember(world, job)
+    record(world, job.run)
     if request.hold:
         job.reason = "JobHeldUser"
     else:
         make_eligible(world, job)
     touch_job(world, job_id)
     return job
+
+
+def _next_id(world: World) -> int:
+    """The next job id that no job of the controller bears."""
+    while world.next_job_id in world.jobs:
+        world.next_job_id += 1
+    world.next_job_id += 1
+    return world.next_job_id - 1
+
+
+def remember(world: World, job: Job) -> None:
+    """Take a waiting job into the controller's memory."""
+    world.jobs[job.id] = job
+    world.waiting.add(job.id)
+    world.by_name.setdefault((job.request.user, job.request.name), set()).add(job.id)
+
+
+def forget(world: World, job: Job) -> None:
+    """Strike a job from the controller's memory; what it holds comes free, accounting stays."""
+    if job.holds_nodes:
+        release(world, job)
+    del world.jobs[job.id]
+    world.waiting.discard(job.id)
+    key = (job.request.user, job.request.name)
+    world.by_name[key].discard(job.id)
+    if not world.by_name[key]:
+        del world.by_name[key]
+    drop_events(world, job.id)
+    world.jobs_changed_ms = world.now_ms
+
+
+def record(world: World, run: Run) -> None:
+    """Tell accounting of a new run, unless it does not listen."""
+    if not world.accounting_deaf:
+        world.records.append(run)
+
+
+def change_request(job: Job, request: Request) -> None:
+    """Give a job another request; the records of earlier runs keep theirs."""
+    job.request = job.run.request = request
 
 
 def make_eligible(world: World, job: Job) -> None:
@@ -132,12 +168,19 @@ def end(
         job.reason, job.description = reason, ""
         job.completing = True
         wait = world.config.completing_ms if completing_ms is None else completing_ms
-        push(world, world.now_ms + wait, "completed", job.id)
+        job.release_ms = world.now_ms + wait
+        push(world, job.release_ms, "completed", job.id)
     else:
         job.start_ms = world.now_ms
-        push(world, world.now_ms + world.config.min_job_age_ms, "purge", job.id)
+        purge_later(world, job)
     touch_job(world, job.id)
     request_pass(world)
+
+
+def purge_later(world: World, job: Job) -> None:
+    """Forget a finished job when MinJobAge is over."""
+    job.purge_ms = world.now_ms + world.config.min_job_age_ms
+    push(world, job.purge_ms, "purge", job.id)
 
 
 def fail_node(world: World, job: Job) -> None:
@@ -145,21 +188,30 @@ def fail_node(world: World, job: Job) -> None:
     if not job.request.requeue:
         end(world, job, State.NODE_FAIL, reason="NodeDown", completing_ms=0)
         return
-    _close_run(world, job, State.NODE_FAIL, 0, "")
-    release(world, job)
-    requeue(world, job)
+    requeue(world, job, State.NODE_FAIL)
 
 
-def requeue(world: World, job: Job) -> None:
-    """Queue a job anew: same id, a new submit time, a new run in accounting."""
+def requeue(world: World, job: Job, state: State) -> None:
+    """Queue a job anew: same id, a new submit time, a new run; the old run ends as `state`."""
+    if not job.run.end_ms:
+        _close_run(world, job, state, 0, "")
+    if job.holds_nodes:
+        release(world, job)
     now = world.now_ms
     job.state, job.reason, job.description = State.PENDING, "BeginTime", ""
     job.submit_ms, job.eligible_ms = now, now + world.config.requeue_delay_ms
     job.start_ms, job.end_ms, job.limit_ms, job.finish_ms = 0, 0, 0, None
     job.expected_start_ms = job.eligible_ms
-    job.shares, job.restarts = {}, job.restarts + 1
-    job.run = Run(job.id, submit_ms=now, eligible_ms=job.eligible_ms, priority=job.priority)
-    world.records.append(job.run)
+    job.shares, job.restarts, job.completing = {}, job.restarts + 1, False
+    job.run = Run(
+        job.id,
+        job.request,
+        submit_ms=now,
+        eligible_ms=job.eligible_ms,
+        priority=job.priority,
+        restarts=job.restarts,
+    )
+    record(world, job.run)
     world.waiting.add(job.id)
     push(world, job.eligible_ms, "eligible", job.id)
     touch_job(world, job.id)

@@ -1,7 +1,7 @@
 """What a cluster consists of: jobs, their runs, nodes, and the world that holds them.
 
-Times are integer milliseconds UTC. `revision` grows with every visible change, so that whoever
-renders a row may keep it until then.
+Times are integer milliseconds UTC. Every visible change gets a number of its own (`revision`), so
+that whoever renders a row may keep it until then.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from simulator.engine.program import Program
 
 
 class State(StrEnum):
-    """Job states, with Slurm's own names."""
+    """Job states, with Slurm's own names; REQUEUED is only ever a run's, in accounting."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -22,6 +22,7 @@ class State(StrEnum):
     FAILED = "FAILED"
     TIMEOUT = "TIMEOUT"
     NODE_FAIL = "NODE_FAIL"
+    REQUEUED = "REQUEUED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,13 @@ class Share:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One run as accounting keeps it; `start_ms` 0 until it starts, `end_ms` 0 until it ends."""
+    """One run as accounting keeps it; `start_ms` 0 until it starts, `end_ms` 0 until it ends.
+
+    It has the request of its own: a job id may be given out again after a wipe.
+    """
 
     job_id: int
+    request: Request
     submit_ms: int
     eligible_ms: int = 0
     start_ms: int = 0
@@ -100,6 +105,7 @@ class Run:
     exit_status: int = 0
     killed_by: str = ""
     priority: int = 0
+    restarts: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +135,8 @@ class Job:
     exit_status: int = 0
     finish_ms: int | None = None
     limit_ms: int = 0
+    release_ms: int = 0
+    purge_ms: int = 0
     signals: list[tuple[int, int]] = field(default_factory=list)
     revision: int = 0
 
@@ -145,7 +153,10 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A node. `owners[i]` is the job that holds GPU i, 0 if none."""
+    """A node. `owners[i]` is the job that holds GPU i, 0 if none.
+
+    `silent_until_ms`: it does not respond until then; `back_at_ms`: it is down until then. 0: not.
+    """
 
     name: str
     index: int
@@ -162,12 +173,14 @@ class Node:
     reason: str = ""
     reason_ms: int = 0
     last_busy_ms: int = 0
+    silent_until_ms: int = 0
+    back_at_ms: int = 0
     revision: int = 0
 
     @property
     def available(self) -> bool:
         """May jobs start here?"""
-        return not (self.down or self.drain)
+        return not (self.down or self.drain or self.silent_until_ms)
 
 
 @dataclass(slots=True, eq=False)
@@ -175,9 +188,10 @@ class World:
     """A whole cluster at `now_ms`, with what will happen next in `heap`.
 
     `heap` holds (due, sequence, kind, job id); an event that no longer applies is skipped when it
-    comes up. `records` are the runs of all jobs, oldest first; `requests` the request of every job
-    that ever was. `by_name` finds jobs of one user and name; `able` keeps which nodes could ever
-    hold a demand in a partition.
+    comes up. `records` are the runs that accounting keeps, oldest first. `by_name` finds jobs of
+    one user and name; `able` keeps which nodes could ever hold a demand in a partition. Job ids
+    have counted up from `era_first_id` since `era_ms`. `shifts` are (instant, offset): from then on
+    the cluster's clock shows so much more. `guests` are (account, user) of foreign jobs' owners.
     """
 
     config: Cluster
@@ -189,10 +203,12 @@ class World:
     by_name: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     able: dict[tuple[str, Demand], dict[str, Node]] = field(default_factory=dict)
     records: list[Run] = field(default_factory=list)
-    requests: dict[int, Request] = field(default_factory=dict)
     heap: list[tuple[int, int, str, int]] = field(default_factory=list)
     next_job_id: int = 1
+    era_ms: int = 0
+    era_first_id: int = 1
     sequence: int = 0
+    changes: int = 0
     pass_due_ms: int | None = None
     last_pass_ms: int = -1
     paused: bool = False
@@ -200,6 +216,12 @@ class World:
     nodes_changed_ms: int = 0
     foreign: Foreign | None = None
     foreign_drawn: int = 0
+    guests: list[tuple[str, str]] = field(default_factory=list)
+    ambushes: int = 0
+    ambush_seconds: int = 0
+    accounting_lag_ms: int = 0
+    accounting_deaf: bool = False
+    shifts: list[tuple[int, int]] = field(default_factory=list)
 
 
 class RefusedError(Exception):

@@ -9,18 +9,27 @@ from simulator.engine.model import Job, Node, Request, Run, Share, State, World
 from simulator.engine.program import Program
 from simulator.engine.topology import build_nodes
 
-VERSION = 1
+VERSION = 2
 _PLAIN = [
     "now_ms",
     "started_ms",
     "next_job_id",
+    "era_ms",
+    "era_first_id",
     "sequence",
+    "changes",
     "pass_due_ms",
     "last_pass_ms",
     "paused",
     "jobs_changed_ms",
     "nodes_changed_ms",
     "foreign_drawn",
+    "guests",
+    "ambushes",
+    "ambush_seconds",
+    "accounting_lag_ms",
+    "accounting_deaf",
+    "shifts",
 ]
 _NODE = [
     "cpus_used",
@@ -31,6 +40,8 @@ _NODE = [
     "reason",
     "reason_ms",
     "last_busy_ms",
+    "silent_until_ms",
+    "back_at_ms",
     "revision",
     "owners",
 ]
@@ -44,9 +55,8 @@ def save_world(world: World) -> dict[str, Any]:
         "cluster": world.config.name,
         "world": {name: getattr(world, name) for name in _PLAIN},
         "heap": world.heap,
-        "requests": {str(i): dataclasses.asdict(r) for i, r in world.requests.items()},
         "records": [dataclasses.asdict(run) for run in world.records],
-        "jobs": [_save_job(job, position[id(job.run)]) for job in world.jobs.values()],
+        "jobs": [_save_job(job, position.get(id(job.run))) for job in world.jobs.values()],
         "nodes": {
             node.name: {"jobs": sorted(node.jobs), **{name: getattr(node, name) for name in _NODE}}
             for node in world.nodes.values()
@@ -54,12 +64,13 @@ def save_world(world: World) -> dict[str, Any]:
     }
 
 
-def _save_job(job: Job, run: int) -> dict[str, Any]:
+def _save_job(job: Job, position: int | None) -> dict[str, Any]:
+    """The job; its run by its place in the records, or whole if accounting does not have it."""
     left_out = {"request", "demand", "run", "program", "shares"}
     fields = [f.name for f in dataclasses.fields(Job) if f.name not in left_out]
     return {
         **{name: getattr(job, name) for name in fields},
-        "run": run,
+        "run": dataclasses.asdict(job.run) if position is None else position,
         "program": dataclasses.asdict(job.program),
         "shares": {name: dataclasses.asdict(share) for name, share in job.shares.items()},
     }
@@ -68,24 +79,34 @@ def _save_job(job: Job, run: int) -> dict[str, Any]:
 def restore_world(data: dict[str, Any], config: Cluster) -> World:
     """The world saved; ValueError if the configuration has other nodes than it had."""
     nodes = build_nodes(config)
+    data = _from_first_version(data) if data["v"] == 1 else data
     if data["v"] != VERSION or set(data["nodes"]) != set(nodes):
         raise ValueError("it belongs to another version or another cluster")
     for name, saved in data["nodes"].items():
         _restore_node(nodes[name], saved)
-    world = World(config=config, nodes=nodes, **data["world"])
+    plain = {"accounting_lag_ms": config.accounting_lag_ms, **data["world"]}
+    world = World(config=config, nodes=nodes, **plain)
     world.foreign = config.foreign
     world.heap = [(due, number, kind, job) for due, number, kind, job in data["heap"]]
-    world.requests = {int(i): _request(r) for i, r in data["requests"].items()}
+    world.guests = [(account, user) for account, user in world.guests]
+    world.shifts = [(since, offset) for since, offset in world.shifts]
     world.records = [_run(run) for run in data["records"]]
     for saved in data["jobs"]:
         _restore_job(world, saved)
     return world
 
 
+def _from_first_version(data: dict[str, Any]) -> dict[str, Any]:
+    """Requests were kept by job id then, not with the runs."""
+    requests = data["requests"]
+    records = [{**run, "request": requests[str(run["job_id"])]} for run in data["records"]]
+    return {**data, "v": VERSION, "records": records}
+
+
 def _restore_node(node: Node, saved: dict[str, Any]) -> None:
     if len(saved["owners"]) != len(node.owners):
         raise ValueError("nodes have another number of GPUs")
-    for name in _NODE:
+    for name in saved.keys() & set(_NODE):
         setattr(node, name, saved[name])
     node.jobs = set(saved["jobs"])
 
@@ -100,19 +121,21 @@ def _shares(saved: dict[str, Any]) -> dict[str, Share]:
 
 
 def _run(saved: dict[str, Any]) -> Run:
-    return Run(**{**saved, "state": State(saved["state"]), "shares": _shares(saved["shares"])})
+    restored = {"request": _request(saved["request"]), "state": State(saved["state"])}
+    return Run(**{**saved, **restored, "shares": _shares(saved["shares"])})
 
 
 def _restore_job(world: World, saved: dict[str, Any]) -> None:
-    request = world.requests[saved["id"]]
-    program = saved["program"]
+    kept = saved["run"]
+    run = world.records[kept] if isinstance(kept, int) else _run(kept)
+    request, program = run.request, saved["program"]
     job = Job(
         **{
             **saved,
             "request": request,
             "demand": demand_of(request, world.config),
             "program": Program(**{**program, "traps": tuple(program["traps"])}),
-            "run": world.records[saved["run"]],
+            "run": run,
             "state": State(saved["state"]),
             "shares": _shares(saved["shares"]),
             "signals": [(number, when) for number, when in saved["signals"]],

@@ -7,11 +7,11 @@ from typing import Any
 
 from simulator.config import Cluster
 from simulator.engine.admission import associations
+from simulator.engine.clocks import seconds
 from simulator.engine.model import Request, Run, Share, State, World
 from simulator.hostlist import compress
 from simulator.slurm import tres
 from simulator.slurm.errors import Body, numbered
-from simulator.slurm.jobs import seconds
 from simulator.slurm.times import parse_instant
 
 Row = dict[str, Any]
@@ -30,8 +30,8 @@ class QueryError(Exception):
 
 
 def known_runs(world: World, now_ms: int) -> list[Run]:
-    """All runs as accounting knows them: behind the controller by the configured lag."""
-    seen_ms = now_ms - world.config.accounting_lag_ms
+    """All runs as accounting knows them: behind the controller by its lag."""
+    seen_ms = now_ms - world.accounting_lag_ms
     return [_as_of(run, seen_ms) for run in world.records if run.submit_ms <= seen_ms]
 
 
@@ -65,10 +65,10 @@ def _filter(world: World, key: str, value: str, now_ms: int) -> Callable[[Run], 
     wanted = set(value.split(","))
     if key in _REQUEST_FIELDS:
         field = _REQUEST_FIELDS[key]
-        return lambda run: getattr(world.requests[run.job_id], field) in wanted
+        return lambda run: getattr(run.request, field) in wanted
     if key in {"start_time", "end_time"}:
-        instant = _instant(key, value, now_ms)
-        return _ends_after(instant) if key == "start_time" else _starts_before(instant)
+        instant = _instant(key, value, seconds(world, now_ms))
+        return _ends_after(world, instant) if key == "start_time" else _starts_before(world, instant)
     tests: dict[str, Callable[[Run], bool]] = {
         "cluster": lambda run: world.config.name in wanted,
         "node": lambda run: bool(wanted & set(run.shares)),
@@ -83,24 +83,24 @@ def _filter(world: World, key: str, value: str, now_ms: int) -> Callable[[Run], 
 _REQUEST_FIELDS = {"job_name": "name", "account": "account", "partition": "partition"}
 
 
-def _ends_after(instant: int) -> Callable[[Run], bool]:
-    return lambda run: run.end_ms == 0 or seconds(run.end_ms) >= instant
+def _ends_after(world: World, instant: int) -> Callable[[Run], bool]:
+    return lambda run: run.end_ms == 0 or seconds(world, run.end_ms) >= instant
 
 
-def _starts_before(instant: int) -> Callable[[Run], bool]:
-    return lambda run: seconds(run.start_ms or run.end_ms or run.submit_ms) < instant
+def _starts_before(world: World, instant: int) -> Callable[[Run], bool]:
+    return lambda run: seconds(world, run.start_ms or run.end_ms or run.submit_ms) < instant
 
 
-def _instant(key: str, value: str, now_ms: int) -> int:
+def _instant(key: str, value: str, now: int) -> int:
     try:
-        return parse_instant(value, seconds(now_ms))
+        return parse_instant(value, now)
     except ValueError as error:
         raise QueryError(numbered(9000, "Unable to parse time format", key)) from error
 
 
 def run_row(world: World, run: Run, now_ms: int, *, steps: bool) -> Row:
     """One element of accounting's `jobs`: one run."""
-    request, config = world.requests[run.job_id], world.config
+    request, config = run.request, world.config
     return _who(config, request, run) | {
         "allocation_nodes": len(run.shares),
         "constraints": request.constraints,
@@ -117,8 +117,8 @@ def run_row(world: World, run: Run, now_ms: int, *, steps: bool) -> Row:
             or config.memory_per_cpu_mb,
         },
         "state": {"current": str(run.state), "reason": run.reason},
-        "steps": [_batch_step(config, run, now_ms)] if steps and run.start_ms else [],
-        "time": _times(run, now_ms) | {"limit": request.time_limit},
+        "steps": [_batch_step(world, run, now_ms)] if steps and run.start_ms else [],
+        "time": _times(world, run, now_ms) | {"limit": request.time_limit},
         "tres": {
             "allocated": tres.listed(tres.allocated(run.shares.values(), config), energy=True)
             if run.shares
@@ -162,16 +162,16 @@ def _who(config: Cluster, request: Request, run: Run) -> Row:
     }
 
 
-def _times(run: Run, now_ms: int) -> Row:
+def _times(world: World, run: Run, now_ms: int) -> Row:
     """Whole seconds. `start` is null for a run cancelled before it started, 0 while it waits."""
-    started = seconds(run.start_ms) if run.start_ms else (None if run.end_ms else 0)
-    until = seconds(run.end_ms or now_ms)
+    started = seconds(world, run.start_ms) if run.start_ms else (None if run.end_ms else 0)
+    until = seconds(world, run.end_ms or now_ms)
     return {
-        "elapsed": until - seconds(run.start_ms) if run.start_ms else 0,
-        "eligible": seconds(run.eligible_ms),
-        "end": seconds(run.end_ms),
+        "elapsed": max(0, until - seconds(world, run.start_ms)) if run.start_ms else 0,
+        "eligible": seconds(world, run.eligible_ms),
+        "end": seconds(world, run.end_ms),
         "start": started,
-        "submission": seconds(run.submit_ms),
+        "submission": seconds(world, run.submit_ms),
         **_NO_TIMES,
     }
 
@@ -192,14 +192,15 @@ def _signalled(number: int) -> Row:
     }
 
 
-def _batch_step(config: Cluster, run: Run, now_ms: int) -> Row:
+def _batch_step(world: World, run: Run, now_ms: int) -> Row:
     """The batch script's own step, on the first node."""
+    config = world.config
     name, share = next(iter(run.shares.items()))
     kinds = ("max", "min", "average", "total")
     empty: Row = {kind: [] for kind in kinds}
     # A timeout is no exit status of the job, but its script was told to terminate.
     number = signal.SIGTERM if run.state is State.TIMEOUT else run.exit_status
-    times = {k: v for k, v in _times(run, now_ms).items() if k not in {"eligible", "submission"}}
+    times = {k: v for k, v in _times(world, run, now_ms).items() if k not in {"eligible", "submission"}}
     return {
         "nodes": {"list": [name], "count": 1, "range": name},
         "tres": {
@@ -299,4 +300,4 @@ def _association_row(world: World, account: str, user: str | None) -> Row:
 
 def database_statistics(world: World) -> Row:
     """The `statistics` of the accounting daemon, for administrators; nothing is counted."""
-    return {"time_start": seconds(world.started_ms), "rollups": [], "RPCs": [], "users": []}
+    return {"time_start": seconds(world, world.started_ms), "rollups": [], "RPCs": [], "users": []}

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from simulator.engine.clocks import seconds, steady_ms
 from simulator.engine.commands import cancel, find, send_signal, submit, update
 from simulator.engine.foreign import uid_of
 from simulator.engine.model import Job, Node, RefusedError, Request
@@ -17,7 +18,7 @@ from simulator.slurm.errors import (
     numbered,
     update_failed,
 )
-from simulator.slurm.jobs import job_row, seconds
+from simulator.slurm.jobs import job_row
 from simulator.slurm.nodes import node_row, partition_row, ping_row, statistics
 
 _NO_JOBS: Body = {"jobs": []}
@@ -31,7 +32,7 @@ def unchanged(call: Call, changed_ms: int) -> Answer | None:
         return None
     if not asked.isdigit():
         return answer({"errors": [], "jobs": []}, 400)
-    return plain(304, "") if int(asked) > seconds(changed_ms) else None
+    return plain(304, "") if int(asked) > seconds(call.cluster.world, changed_ms) else None
 
 
 def ping(call: Call) -> Answer:
@@ -141,6 +142,15 @@ def _decode(body: bytes) -> Any:
     return json.loads(body) if body.strip() else None
 
 
+def _parse(call: Call, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The options asked for, instants by the cluster's clock turned into the engine's time."""
+    world = call.cluster.world
+    parsed = options.parse_options(wanted, now=seconds(world, call.now_ms))
+    if "begin_ms" in parsed:
+        parsed["begin_ms"] = steady_ms(world, parsed["begin_ms"])
+    return parsed
+
+
 def submit_job(call: Call) -> Answer:
     """POST job/submit."""
     try:
@@ -153,7 +163,7 @@ def submit_job(call: Call) -> Answer:
     if not isinstance(wanted, dict) or not wanted:
         return answer({"errors": [coded(9002)]}, 400)
     try:
-        parsed = options.parse_options(wanted, now=seconds(call.now_ms))
+        parsed = _parse(call, wanted)
         options.parse_environment(wanted)
     except options.OptionError as error:
         return answer({"errors": [*error.errors, options.parse_failure()]}, 400)
@@ -203,7 +213,7 @@ def update_job(call: Call) -> Answer:
         first = numbered(9001, "unexpected failure parsing het job: 0", "_parse_job_desc")
         return answer({"errors": [first, end]})
     try:
-        parsed = options.parse_options(data, now=seconds(call.now_ms))
+        parsed = _parse(call, data)
     except options.OptionError as error:
         return answer({"errors": [*error.errors, end]})
     changes = {name: value for name, value in parsed.items() if name in options.CHANGEABLE}

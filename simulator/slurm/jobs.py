@@ -3,6 +3,7 @@
 from typing import Any
 
 from simulator.config import Cluster
+from simulator.engine.clocks import seconds
 from simulator.engine.demand import cpus_asked_per_node, task_count
 from simulator.engine.model import Job, Share, State, World
 from simulator.hostlist import compress
@@ -84,11 +85,6 @@ _EMPTY: Row = (
 )
 
 
-def seconds(ms: int) -> int:
-    """Epoch seconds as Slurm writes them: whole, rounded down."""
-    return ms // 1000
-
-
 def job_row(world: World, job: Job) -> Row:
     """One element of `jobs`. A job that never started has no `job_resources` key at all."""
     row = _EMPTY | _identity(world, job) | _times(world, job) | _wishes(world, job)
@@ -151,12 +147,12 @@ def _times(world: World, job: Job) -> Row:
         start = job.expected_start_ms
         end = start + world.config.job_ms(job.request.time_limit * 60)
     return {
-        "accrue_time": seconds(job.eligible_ms),
-        "eligible_time": seconds(job.eligible_ms),
-        "end_time": seconds(end),
-        "last_sched_evaluation": seconds(job.last_evaluated_ms or job.submit_ms),
-        "start_time": seconds(start),
-        "submit_time": seconds(job.submit_ms),
+        "accrue_time": seconds(world, job.eligible_ms),
+        "eligible_time": seconds(world, job.eligible_ms),
+        "end_time": seconds(world, end),
+        "last_sched_evaluation": seconds(world, job.last_evaluated_ms or job.submit_ms),
+        "start_time": seconds(world, start),
+        "submit_time": seconds(world, job.submit_ms),
         "time_limit": job.request.time_limit,
     }
 

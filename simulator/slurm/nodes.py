@@ -3,10 +3,11 @@
 from typing import Any
 
 from simulator.config import Partition
+from simulator.engine.clocks import seconds
 from simulator.engine.model import Node, State, World
 from simulator.hostlist import compress, expand
 from simulator.slurm import tres
-from simulator.slurm.jobs import indices, seconds
+from simulator.slurm.jobs import indices
 
 Row = dict[str, Any]
 _HOST = "simulator"
@@ -28,10 +29,10 @@ def node_row(world: World, node: Node, *, unknown: bool = False) -> Row:
         "gres": f"{kind}:{len(node.owners)}" if node.owners else "",
         "gres_used": f"{kind}:{len(used)}(IDX:{indices(used)})" if node.owners else "",
         "state": "unknown" if unknown else _state(node),
-        "state_flags": ["DRAIN"] if node.drain else [],
+        "state_flags": _flags(node),
         "partitions": [p.name for p in config.partitions if _within(p, node)],
         "reason": node.reason,
-        "reason_changed_at": seconds(node.reason_ms),
+        "reason_changed_at": seconds(world, node.reason_ms),
         "reason_set_by_user": "root" if node.reason else None,
         "tres": tres.text(whole),
         "alloc_memory": node.memory_used_mb,
@@ -39,7 +40,7 @@ def node_row(world: World, node: Node, *, unknown: bool = False) -> Row:
         "idle_cpus": node.cpus - node.cpus_used,
         "tres_used": tres.text(held) if node.jobs else None,
         "tres_weighted": float(node.cpus_used),
-        "last_busy": seconds(node.last_busy_ms or world.started_ms),
+        "last_busy": seconds(world, node.last_busy_ms or world.started_ms),
     }
 
 
@@ -49,7 +50,7 @@ def _hardware(world: World, node: Node) -> Row:
         "architecture": "x86_64",
         "burstbuffer_network_address": "",
         "boards": 1,
-        "boot_time": seconds(world.started_ms),
+        "boot_time": seconds(world, world.started_ms),
         "comment": "",
         "cores": node.cpus // config.threads // config.sockets,
         "cpu_binding": 0,
@@ -68,7 +69,7 @@ def _hardware(world: World, node: Node) -> Row:
         "owner": None,
         "port": 6818,
         "real_memory": node.memory_mb,
-        "slurmd_start_time": seconds(world.started_ms),
+        "slurmd_start_time": seconds(world, world.started_ms),
         "sockets": config.sockets,
         "threads": config.threads,
         "temporary_disk": 0,
@@ -83,6 +84,11 @@ def _state(node: Node) -> str:
     if not node.jobs:
         return "idle"
     return "allocated" if node.cpus_used >= node.cpus else "mixed"
+
+
+def _flags(node: Node) -> list[str]:
+    flags = ["DRAIN"] if node.drain else []
+    return [*flags, "NOT_RESPONDING"] if node.silent_until_ms else flags
 
 
 def _within(partition: Partition, node: Node) -> bool:
@@ -164,13 +170,13 @@ _COUNTERS = [
 def statistics(world: World) -> Row:
     """The `statistics` of diag: job counts are real, timings are not simulated."""
     states = [run.state for run in world.records]
-    now = seconds(world.now_ms)
+    now = seconds(world, world.now_ms)
     return dict.fromkeys(_COUNTERS, 0) | {
         "rpcs_by_message_type": [],
         "rpcs_by_user": [],
         "parts_packed": 1,
         "req_time": now,
-        "req_time_start": seconds(world.started_ms),
+        "req_time_start": seconds(world, world.started_ms),
         "server_thread_count": 1,
         "schedule_queue_length": len(world.waiting),
         "jobs_submitted": world.next_job_id - 1,

@@ -117,7 +117,7 @@ def check(world: World) -> None:
 
 def check_accounting(world: World) -> None:
     """Every run is there once, in order, without overlap; the last one says how the job stands."""
-    by_job: dict[int, list[int]] = {i: [] for i in world.requests}
+    by_job: dict[int, list[int]] = {run.job_id: [] for run in world.records}
     for index, run in enumerate(world.records):
         by_job[run.job_id].append(index)
     for job_id, indexes in by_job.items():
