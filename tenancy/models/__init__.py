@@ -1,7 +1,7 @@
 """Who asks: people, the tree of tenants, access; and the records of what was done."""
 
 from tenancy.models.access import ApiToken, Membership, Role, Scope, Tenant, User
-from tenancy.models.records import AuditEntry, Event, IdempotencyRecord
+from tenancy.models.records import AuditEntry, Event, IdempotencyRecord, Tick
 
 __all__ = [
     "ApiToken",
@@ -12,5 +12,6 @@ __all__ = [
     "Role",
     "Scope",
     "Tenant",
+    "Tick",
     "User",
 ]

@@ -83,3 +83,13 @@ class IdempotencyRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.route} {self.key}"
+
+
+class Tick(models.Model):
+    """When a message from beat last came through a queue: beat, broker and a worker are alive."""
+
+    queue = models.CharField(max_length=63, primary_key=True)
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.queue} at {self.at}"

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kit.bulk import Statement, insertion, run
 from kit.intervals import DAY_MS
-from tenancy.models import AuditEntry, Event, IdempotencyRecord, User
+from tenancy.models import AuditEntry, Event, IdempotencyRecord, Tick, User
 
 CHANNEL = "muster"
 BELL = Statement(f"NOTIFY {CHANNEL}")  # what `ring` runs
@@ -86,3 +86,8 @@ def prune(*, now: datetime) -> int:
     events, _ = Event.objects.filter(at__lt=now - EVENT_LIFE).delete()
     keys, _ = IdempotencyRecord.objects.filter(created_at__lt=now - IDEMPOTENCY_LIFE).delete()
     return events + keys
+
+
+def tick(*, queue: str, now: datetime) -> None:
+    """Notes that a message of beat came through the queue."""
+    Tick.objects.update_or_create(queue=queue, defaults={"at": now})
