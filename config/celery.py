@@ -9,8 +9,12 @@ import os
 from celery import Celery
 from celery.signals import setup_logging
 
+from config import broker
+from config.queues import QUEUES
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+broker.use()
 app = Celery("muster")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
@@ -49,6 +53,15 @@ app.conf.update(
             "options": {"expires": 5},
         },
         "post": {"task": "accounting.tasks.post", "schedule": 2.0, "options": {"expires": 10}},
+        **{
+            f"tick-{queue}": {
+                "task": "tenancy.tasks.tick",
+                "schedule": 10.0,
+                "args": (queue,),
+                "options": {"queue": queue, "expires": 30},
+            }
+            for queue in QUEUES
+        },
         "prune": {"task": "tenancy.tasks.prune", "schedule": 3600.0, "options": {"expires": 600}},
     },
 )

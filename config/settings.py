@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from config.environment import read_environment, version
+from config.queues import QUEUES as QUEUES
 
 ENVIRONMENT = read_environment(os.environ)
 BASE_DIR = Path(__file__).resolve().parent.parent
