@@ -41,7 +41,9 @@ class Cause(StrEnum):
     START_TIMEOUT = "start_timeout"
     REJECTED = "rejected"
     VANISHED = "vanished"
+    CUT_OFF = "cut_off"
     LOST = "lost"
+    RESUBMITTED = "resubmitted"
 
 
 _ENDS = {
@@ -54,7 +56,7 @@ _ENDS = {
 }
 # What another try can mend; it is the fault of the machine, not of the job.
 _RESTARTS = {Cause.NODE_FAILURE, Cause.START_TIMEOUT, Cause.REJECTED}
-_REQUEUES = {Cause.PREEMPTED, Cause.VANISHED}
+_REQUEUES = {Cause.PREEMPTED, Cause.VANISHED, Cause.RESUBMITTED}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("job.queued", "rejected"): ("{cluster} refused it; waits for another place", "bad"),
     ("job.queued", "preempted_by_cluster"): ("{cluster} stopped it; waits again", "warn"),
     ("job.queued", "vanished"): ("Never appeared on {cluster}; waits again", "warn"),
+    ("job.queued", "resubmitted"): (
+        "Ended for certain on {cluster}; waits for another place",
+        "warn",
+    ),
     ("job.queued", ""): ("Waits in the queue", ""),
     ("job.changed", ""): ("Changed by {user}: {fields}", ""),
     ("job.dispatching", ""): ("Bound to {cluster}: {gpus} GPUs of {flavor}, {class}", "busy"),
@@ -43,6 +47,10 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("job.stopping", "cancelled"): ("Cancelled; being stopped on {cluster}", "warn"),
     ("job.stopping", "held"): ("Held; being stopped on {cluster}", "warn"),
     ("job.stopping", "start_timeout"): ("Did not start whole in time; being stopped", "bad"),
+    ("job.stopping", "resubmitted"): (
+        "{user} starts it anew; first {cluster} has to end it",
+        "warn",
+    ),
     ("job.stopping", ""): ("Being stopped", "warn"),
     ("job.held", "held_by_owner"): ("Held by {user}", "warn"),
     ("job.held", "held_by_admin"): ("Held by {user}, an admin", "warn"),
@@ -53,6 +61,7 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("job.failed", "time_limit"): ("Failed: ran into its time limit", "bad"),
     ("job.failed", "rejected"): ("Failed: {cluster} refused it", "bad"),
     ("job.failed", "node_failure"): ("Failed: a node failed and no restart was left", "bad"),
+    ("job.failed", "given_up"): ("Lost on {cluster}, and given up by {user}: {why}", "bad"),
     ("job.failed", ""): ("Failed", "bad"),
     ("job.cancelled", ""): ("Cancelled", ""),
 }

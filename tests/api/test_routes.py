@@ -46,6 +46,8 @@ def path_of(route: str, job: object = UNKNOWN_ID, tenant: str = TEAM) -> str:
     for part, value in (
         ("<uuid:job_id>", job),
         ("<uuid:token_id>", UNKNOWN_ID),
+        ("<uuid:case_id>", UNKNOWN_ID),
+        ("<slug:action>", "cancel"),
         ("<slug:name>", "aurora"),
         ("<path:path>", tenant),
     ):
