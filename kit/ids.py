@@ -30,6 +30,13 @@ def fence(job_id: UUID, attempt: int) -> str:
     return f"{FENCE_PREFIX}{letters}-a{attempt}"
 
 
+def attempt_id(job_id: UUID, number: int) -> UUID:
+    """The id of an attempt. It follows from its job: a database restored to an older point, which
+    lost the row, makes the same one again, and so the same facts in the ledger.
+    """
+    return fact_id("attempt", job_id, number)
+
+
 def read_fence(name: str) -> tuple[int, int] | None:
     """The last 60 bits of the job's id and the attempt's number; None for what is no fence."""
     if not is_fence(name):

@@ -22,7 +22,7 @@ from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.reasons import array_of, write_reasons
 from kit.bulk import insert_rows
-from kit.ids import fence, new_id
+from kit.ids import attempt_id, fence
 from quotas.models import Quota
 from tenancy.models import Tenant
 from tenancy.services.records import Change, write_events
@@ -212,7 +212,7 @@ def _order(binding: Binding, facts: _Facts) -> _Order:
         person=facts.accounts[binding.cluster, binding.user],
         options=facts.clusters[binding.cluster]["options"],
     )
-    return _Order(binding, job, new_id(), gang)
+    return _Order(binding, job, attempt_id(job["uuid"], binding.number), gang)
 
 
 def gang_of(
