@@ -3,9 +3,12 @@
 This is the edge that reads the clock; everything below is told the time.
 """
 
+import asyncio
+import heapq
 import json
 import os
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from simulator.config import Cluster, ConfigError
@@ -27,6 +30,9 @@ class Running:
         self.key = read_key(config)
         self.faults = FaultBoard()
         self.rows = RowCache()
+        self.pause: Callable[[int], Awaitable[None]] = _sleep
+        self._count = 0
+        self._late: list[tuple[int, int, Callable[[], None]]] = []
         self._manual_ms = config.start_ms
         self._saved: tuple[int, int] | None = None
         self.world = self._restore() or new_world(config, self._clock_ms())
@@ -47,13 +53,26 @@ class Running:
         """Let a manual clock go on; ValueError with a wall clock."""
         if self.config.clock != "manual":
             raise ValueError("the clock is not manual")
-        self._manual_ms += by_ms
+        if by_ms < 0:
+            raise ValueError("ms: time does not run backwards; see clock/jump")
+        target_ms = self._manual_ms + by_ms
+        while self._late and self._late[0][0] <= target_ms:
+            due_ms, _, act = heapq.heappop(self._late)
+            self._manual_ms = max(self._manual_ms, due_ms)
+            act()
+        self._manual_ms = max(self._manual_ms, target_ms)
         return self.now_ms()
+
+    def later(self, due_ms: int, act: Callable[[], None]) -> None:
+        """Do something when a manual clock gets there, in order of time."""
+        self._count += 1
+        heapq.heappush(self._late, (due_ms, self._count, act))
 
     def reset(self) -> None:
         """Forget everything: jobs, accounting, faults, state of nodes."""
         self.faults.clear()
         self.rows = RowCache()
+        self._late.clear()
         self.world = new_world(self.config, max(self._clock_ms(), self.world.now_ms))
 
     def save(self) -> None:
@@ -79,6 +98,10 @@ class Running:
             return restore_world(json.loads(Path(self.config.state_file).read_text()), self.config)
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{self.config.state_file}: not a state file: {error}") from error
+
+
+async def _sleep(ms: int) -> None:
+    await asyncio.sleep(ms / 1000)
 
 
 def read_key(config: Cluster) -> bytes:

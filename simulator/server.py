@@ -5,6 +5,7 @@ import contextlib
 import json
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -24,26 +25,37 @@ from simulator.slurm.app import DropConnection, serve
 Transports = dict[tuple[str, int], asyncio.Transport]
 
 
-def build_app(cluster: Running, transports: Transports | None = None) -> ASGIApp:
-    """The ASGI application of one cluster. `transports` lets faults cut connections."""
+def build_app(
+    cluster: Running,
+    transports: Transports | None = None,
+    shut: Callable[[int], None] | None = None,
+) -> ASGIApp:
+    """The ASGI application of one cluster.
+
+    `transports` lets faults cut connections, `shut` shuts the door for so many milliseconds.
+    """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
         try:
-            response = await _respond(cluster, request)
+            response = await respond(cluster, request)
         except DropConnection as drop:
             await _drop(drop, request, transports or {}, send)
             return
         await response(scope, receive, send)
+        if cluster.faults.refuse_ms and shut is not None:
+            shut(cluster.faults.refuse_ms)
+            cluster.faults.refuse_ms = 0
 
     root = Starlette()
     root.mount("/", app)
     return root
 
 
-async def _respond(cluster: Running, request: Request) -> Response:
+async def respond(cluster: Running, request: Request) -> Response:
+    """Answer a request to the cluster or its side door; DropConnection if there is no answer."""
     if cluster.config.control and request.url.path.startswith("/_control"):
         body = await request.body()
         result = answer_control(cluster, request.method, request.url.path, body)
@@ -52,7 +64,7 @@ async def _respond(cluster: Running, request: Request) -> Response:
 
 
 async def _drop(drop: DropConnection, request: Request, transports: Transports, send: Send) -> None:
-    """Close the connection, after half of the answer if there is one."""
+    """Close or reset the connection, after half of the answer if there is one."""
     if drop.sent is not None:
         data = drop.sent.text.encode()
         headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(data))]
@@ -62,9 +74,17 @@ async def _drop(drop: DropConnection, request: Request, transports: Transports, 
     client = request.client
     transport = transports.get((client.host, client.port)) if client is not None else None
     if transport is not None:
+        if drop.reset:
+            _reset_on_close(transport)
         transport.close() if drop.sent is not None else transport.abort()
         # Let the server notice before it asks why there was no answer.
         await asyncio.sleep(0.01)
+
+
+def _reset_on_close(transport: asyncio.Transport) -> None:
+    """Closing shall send RST: with a linger time of zero, TCP does not say goodbye."""
+    connection = transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 def _protocol(transports: Transports) -> type[asyncio.Protocol]:
@@ -89,13 +109,15 @@ class ClusterServer(uvicorn.Server):
 
     def __init__(self, cluster: Running) -> None:
         """Prepare to listen where the cluster's configuration says."""
-        transports: Transports = {}
+        self.transports: Transports = {}
         self.cluster = cluster
-        self.listener = _listen(cluster.config)
+        self.listener = _listen(cluster.config, cluster.config.port)
+        self.port: int = self.listener.getsockname()[1]
+        self._shut: asyncio.Task[None] | None = None
         super().__init__(
             uvicorn.Config(
-                build_app(cluster, transports),
-                http=_protocol(transports),
+                build_app(cluster, self.transports, self.shut),
+                http=_protocol(self.transports),
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
@@ -108,23 +130,49 @@ class ClusterServer(uvicorn.Server):
         """Leave signals to `run`."""
         yield
 
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        number: int = self.listener.getsockname()[1]
-        return number
+    def shut(self, ms: int) -> None:
+        """End all connections and refuse new ones for so long; a door that is shut stays so."""
+        if self._shut is None or self._shut.done():
+            self._shut = asyncio.create_task(self._stay_shut(ms))
+
+    async def _stay_shut(self, ms: int) -> None:
+        self.servers.pop().close()
+        # Bound again and not listening: the port stays ours, and who knocks is refused.
+        held = _listen(self.cluster.config, self.port)
+        for transport in list(self.transports.values()):
+            transport.close()
+        try:
+            await asyncio.sleep(ms / 1000)
+            loop = asyncio.get_running_loop()
+            self.servers.append(await loop.create_server(self._protocol, sock=held))
+        except asyncio.CancelledError:
+            held.close()
+            raise
+
+    def _protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, also behind a door that is shut."""
+        if self._shut is not None and not self._shut.done():
+            self._shut.cancel()
+            await asyncio.gather(self._shut, return_exceptions=True)
+        await super().shutdown(sockets)
 
 
-def _listen(config: Cluster) -> socket.socket:
-    """A listening socket; ConfigError if the port is taken."""
+def _listen(config: Cluster, port: int) -> socket.socket:
+    """A socket bound to listen; ConfigError if the port is taken."""
     # Named as TCP, or asyncio would not switch off Nagle's delay on its connections.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((config.host, config.port))
+        listener.bind((config.host, port))
     except OSError as error:
         listener.close()
-        raise ConfigError(f"cluster {config.name}: port {config.port}: {error}") from error
+        raise ConfigError(f"cluster {config.name}: port {port}: {error}") from error
     return listener
 
 

@@ -103,7 +103,9 @@ def _on_node(world: World, index: int, due: int) -> None:
     """A node that blinked is back."""
     node = list(world.nodes.values())[index]
     if node.back_at_ms == due:
-        node.down, node.back_at_ms, node.reason, node.reason_ms = False, 0, "", 0
+        node.down, node.back_at_ms = False, 0
+        if not node.drain:
+            node.reason, node.reason_ms = "", 0
     if node.silent_until_ms == due:
         node.silent_until_ms = 0
     touch_node(world, node.name)

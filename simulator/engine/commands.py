@@ -10,6 +10,7 @@ from typing import Any
 from simulator.engine.admission import INVALID_NODE, admit, fits
 from simulator.engine.clockwork import advance
 from simulator.engine.events import push, request_pass, touch_job, touch_node
+from simulator.engine.foreign import take_nodes
 from simulator.engine.lifecycle import (
     SIGTERM,
     base_priority,
@@ -42,6 +43,9 @@ def submit(world: World, request: Request, now_ms: int) -> Job:
     """Queue a job; names may repeat, as in real Slurm."""
     advance(world, now_ms)
     filled, association = admit(world, request)
+    if world.ambushes and filled.required_nodes:
+        world.ambushes -= 1
+        take_nodes(world, filled.required_nodes, seconds=world.ambush_seconds)
     return enqueue(world, filled, association)
 
 
@@ -163,12 +167,33 @@ def set_nodes(world: World, names: Iterable[str], action: str, reason: str, now_
         node = world.nodes[name]
         node.down = {"down": True, "up": False}.get(action, node.down)
         node.drain = {"drain": True, "undrain": False, "up": False}.get(action, node.drain)
+        node.back_at_ms = 0
         node.reason = reason if node.down or node.drain else ""
         node.reason_ms = now_ms if node.reason else 0
         touch_node(world, name)
     if action == "down":
         _fail_jobs(world, chosen)
     request_pass(world)
+
+
+def blink(
+    world: World, names: Iterable[str], ms: int, now_ms: int, *, silent: bool = False
+) -> None:
+    """Nodes are down for so long, or `silent`: not responding, while their jobs run on."""
+    chosen = list(names)
+    if silent:
+        advance(world, now_ms)
+        if not set(chosen) <= set(world.nodes):
+            raise RefusedError(INVALID_NODE)
+    else:
+        set_nodes(world, chosen, "down", "Not responding", now_ms)
+    for node in (world.nodes[name] for name in chosen):
+        if silent:
+            node.silent_until_ms = now_ms + ms
+        else:
+            node.back_at_ms = now_ms + ms
+        push(world, now_ms + ms, "node", node.index)
+        touch_node(world, node.name)
 
 
 def _fail_jobs(world: World, names: list[str]) -> None:

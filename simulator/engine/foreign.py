@@ -1,11 +1,15 @@
 """Other people's jobs: a stream fixed by the seed that keeps some of the nodes busy."""
 
 import random
+from collections.abc import Sequence
 
 from simulator.config import Foreign
-from simulator.engine.admission import admit
+from simulator.engine.admission import admit, associations
 from simulator.engine.lifecycle import enqueue
 from simulator.engine.model import Job, Request, World
+from simulator.engine.scheduling import run_pass
+
+FIRST = 1_000_000  # a priority above every QOS's
 
 
 def uid_of(world: World, user: str) -> int:
@@ -47,11 +51,48 @@ def _draw(world: World, foreign: Foreign, most: int) -> Job:
     )
 
 
+def take_nodes(world: World, names: Sequence[str], *, seconds: int) -> Job:
+    """A foreign job that is ahead of everybody takes just these nodes, at once if they are free."""
+    foreign = world.foreign or Foreign()
+    job = submit_foreign(
+        world,
+        user=foreign.users[0],
+        account=foreign.account,
+        name=foreign.name,
+        nodes=len(names),
+        seconds=seconds,
+        required=tuple(names),
+        priority=FIRST,
+    )
+    if not world.paused:
+        run_pass(world)
+    return job
+
+
+def _welcome(world: World, user: str, account: str) -> None:
+    """Let somebody run jobs whom the configuration does not name, or not in this account."""
+    known = {(a, u) for _, a, u in associations(world) if u == user and account in {"", a}}
+    if not known:
+        default = next(iter(world.config.accounts), Foreign().account)
+        world.guests.append((account or default, user))
+
+
 def submit_foreign(
-    world: World, *, user: str, account: str, name: str, nodes: int, seconds: int
+    world: World,
+    *,
+    user: str,
+    account: str,
+    name: str,
+    nodes: int,
+    seconds: int,
+    comment: str = "",
+    hold: bool = False,
+    required: tuple[str, ...] = (),
+    priority: int | None = None,
 ) -> Job:
-    """Queue one foreign job on whole nodes for so many seconds of job time."""
+    """Queue one foreign job on whole nodes for so many seconds of job time, whoever it is of."""
     config = world.config
+    _welcome(world, user, account)
     request = Request(
         user=user,
         uid=uid_of(world, user),
@@ -68,6 +109,10 @@ def submit_foreign(
         if config.gpus_per_node
         else "",
         time_limit=seconds // 60 + 10,
+        required_nodes=required,
+        priority=priority,
+        hold=hold,
+        comment=comment,
         foreign=True,
     )
     filled, association = admit(world, request)

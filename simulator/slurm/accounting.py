@@ -68,7 +68,9 @@ def _filter(world: World, key: str, value: str, now_ms: int) -> Callable[[Run], 
         return lambda run: getattr(run.request, field) in wanted
     if key in {"start_time", "end_time"}:
         instant = _instant(key, value, seconds(world, now_ms))
-        return _ends_after(world, instant) if key == "start_time" else _starts_before(world, instant)
+        return (
+            _ends_after(world, instant) if key == "start_time" else _starts_before(world, instant)
+        )
     tests: dict[str, Callable[[Run], bool]] = {
         "cluster": lambda run: world.config.name in wanted,
         "node": lambda run: bool(wanted & set(run.shares)),
@@ -200,7 +202,9 @@ def _batch_step(world: World, run: Run, now_ms: int) -> Row:
     empty: Row = {kind: [] for kind in kinds}
     # A timeout is no exit status of the job, but its script was told to terminate.
     number = signal.SIGTERM if run.state is State.TIMEOUT else run.exit_status
-    times = {k: v for k, v in _times(world, run, now_ms).items() if k not in {"eligible", "submission"}}
+    times = {
+        k: v for k, v in _times(world, run, now_ms).items() if k not in {"eligible", "submission"}
+    }
     return {
         "nodes": {"list": [name], "count": 1, "range": name},
         "tres": {

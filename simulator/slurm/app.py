@@ -5,20 +5,18 @@ exists (404), the method fits (405), the query can be read (400), the daemon beh
 token is good.
 """
 
-import asyncio
 import json
 import re
-from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from simulator.engine.clocks import seconds
 from simulator.faults import KINDS, Deed, Fault
 from simulator.runtime import Running
-from simulator.slurm.calls import Answer, Call, answer, plain
-from simulator.slurm.database import PLUGIN
-from simulator.slurm.errors import accounting_failure, controller_failure
-from simulator.slurm.routes import Endpoint, find_route, openapi
+from simulator.slurm.calls import Answer, Call, plain
+from simulator.slurm.replies import Target, failure, replacement
+from simulator.slurm.routes import find_route, openapi
 from simulator.slurm.tokens import verify
 
 USER_HEADER = "x-slurm-user-name"
@@ -30,43 +28,61 @@ _NOT_ALLOWED = (
 
 
 class DropConnection(Exception):  # noqa: N818
-    """The connection is to be closed without another byte; `sent` goes out before."""
+    """The connection is to be closed without another byte, or `reset`; half of `sent` goes out."""
 
-    def __init__(self, sent: Answer | None = None) -> None:
+    def __init__(self, sent: Answer | None = None, *, reset: bool = False) -> None:
         super().__init__()
         self.sent = sent
+        self.reset = reset
 
 
 async def serve(cluster: Running, request: Request) -> Response:
     """Answer one request, faults included; DropConnection if there shall be no answer."""
     method, path = request.method, request.url.path
     body = await request.body()
-    early = await _suffer(cluster.faults.strike(method, path, acted=False), None)
+    target = _target(request)
+    struck = cluster.faults.strike(method, path, acted=False)
+    early = await _suffer(cluster, struck, target, None)
     if early is not None:
         return _response(early)
     result = await _act(cluster, request, body)
-    late = await _suffer(cluster.faults.strike(method, path, acted=True), result)
+    struck = cluster.faults.strike(method, path, acted=True)
+    late = await _suffer(cluster, struck, target, result)
     return _response(late or result)
 
 
-async def _suffer(faults: list[Fault], result: Answer | None) -> Answer | None:
+def _target(request: Request) -> Target | None:
+    """What is asked, None for what is no endpoint."""
+    endpoints, argument = find_route(request.url.path) or ({}, "")
+    endpoint = endpoints.get(request.method)
+    if endpoint is None:
+        return None
+    peer = request.client.port if request.client is not None else 0
+    return Target(endpoint, int(argument) if argument.isdigit() else 0, peer)
+
+
+async def _suffer(
+    cluster: Running, faults: list[Fault], target: Target | None, result: Answer | None
+) -> Answer | None:
     """Let faults do their deeds; the answer that replaces the real one, if any."""
     replaced = None
     for fault in faults:
         match KINDS[fault.kind].deed:
             case Deed.DELAY:
-                await asyncio.sleep(fault.ms / 1000)
+                await cluster.pause(fault.ms)
             case Deed.DROP:
                 raise DropConnection
+            case Deed.RESET:
+                raise DropConnection(reset=True)
             case Deed.TRUNCATE:
                 raise DropConnection(result)
             case Deed.REPLY:
-                replaced = plain(fault.status, fault.text)
+                replaced = replacement(fault, target, result)
     return replaced
 
 
 def _response(result: Answer) -> Response:
-    return Response(result.text, result.status, media_type=result.content_type)
+    return Response(result.text, result.status, result.headers, result.content_type)
 
 
 async def _act(cluster: Running, request: Request, body: bytes) -> Answer:
@@ -85,40 +101,28 @@ async def _act(cluster: Running, request: Request, body: bytes) -> Answer:
         return plain(405, _NOT_ALLOWED)
     if re.search(r"[:,/]", request.url.query):
         return plain(400, "Unable to parse query.")
-    return await _checked(cluster, request, endpoint, argument, body)
+    return await _checked(cluster, request, argument, body)
 
 
-async def _checked(
-    cluster: Running, request: Request, endpoint: Endpoint, argument: str, body: bytes
-) -> Answer:
+async def _checked(cluster: Running, request: Request, argument: str, body: bytes) -> Answer:
     """The daemon answers and the token is good, or the endpoint's own way to say otherwise."""
-    peer = request.client.port if request.client is not None else 0
-    number = int(argument) if argument.isdigit() else 0
+    target = _target(request)
+    assert target is not None, "routed before"  # noqa: S101
+    endpoint = target.endpoint
     if endpoint.daemon == "controller" and cluster.faults.controller_down:
-        await asyncio.sleep(cluster.config.controller_timeout_ms / 1000)
-        return _failed(endpoint, "controller", number, peer)
+        await cluster.pause(cluster.config.controller_timeout_ms)
+        return failure(target, "controller")
     if endpoint.daemon == "accounting" and cluster.faults.accounting_down:
-        return _failed(endpoint, "database", number, peer)
+        return failure(target, "database")
     now_ms = cluster.now_ms()
     actor = verify(
         cluster.key,
         request.headers[TOKEN_HEADER],
         request.headers[USER_HEADER],
         admins=cluster.config.admins,
-        now=now_ms // 1000,
+        now=seconds(cluster.world, now_ms),
     )
     if actor is None:
-        return _failed(endpoint, "token", number, peer)
+        return failure(target, "token")
     query = dict(request.query_params)
-    return endpoint.handler(Call(cluster, actor, now_ms, argument, query, body, peer))
-
-
-def _failed(
-    endpoint: Endpoint, trouble: Literal["token", "controller", "database"], job_id: int, peer: int
-) -> Answer:
-    if endpoint.daemon == "accounting":
-        problem: Literal["token", "database"] = "token" if trouble == "token" else "database"
-        status, body = accounting_failure(endpoint.name, problem)
-        return answer(body, status, plugin=PLUGIN)
-    cause: Literal["token", "controller"] = "token" if trouble == "token" else "controller"
-    return answer(controller_failure(endpoint.name, cause, job_id, peer), 500)
+    return endpoint.handler(Call(cluster, actor, now_ms, argument, query, body, target.peer))

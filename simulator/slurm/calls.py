@@ -37,6 +37,7 @@ class Answer:
     status: int
     text: str
     content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def meta(plugin: str) -> Body:

@@ -1,17 +1,15 @@
 """A simulated cluster in the same process, with a clock that tests move by hand."""
 
-import asyncio
 import json
 import time
 from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.types import ASGIApp
 
 from simulator.config import Cluster, Tier, User
+from simulator.inprocess import InProcess
 from simulator.runtime import Running
-from simulator.server import build_app
 from simulator.slurm.tokens import mint
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -36,28 +34,12 @@ def lab_cluster(directory: Path, **changes: Any) -> Cluster:
     return Cluster(name="alpha", jwt_key_file=str(key), **settings)
 
 
-class InProcess(httpx.BaseTransport):
-    """Calls an ASGI application directly, one event loop a request."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.inner = httpx.ASGITransport(app)
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        async def call() -> httpx.Response:
-            answer = await self.inner.handle_async_request(request)
-            body = await answer.aread()
-            return httpx.Response(answer.status_code, headers=answer.headers, content=body)
-
-        return asyncio.run(call())
-
-
 class Lab:
     """A cluster, a client for it, and the calls that tests repeat."""
 
     def __init__(self, config: Cluster) -> None:
         self.running = Running(config)
-        app = build_app(self.running)
-        self.client = httpx.Client(transport=InProcess(app), base_url="http://lab")
+        self.client = httpx.Client(transport=InProcess(self.running), base_url="http://lab")
 
     @property
     def now(self) -> int:
