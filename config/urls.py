@@ -13,12 +13,13 @@ from tenancy.views import public
 
 admin.autodiscover()
 
-# What is below a tenant is matched before the tenant's own path, which may hold slashes.
+# What is below a tenant is matched before the tenant's own path, which may hold slashes, and
+# `clusters/probe` before a cluster by name.
 API: list[URLPattern | URLResolver] = [
     path("schema", Schema.as_view(), name="schema"),
+    path("", include("clusters.urls")),
     path("", include("federation.api.urls")),
     path("", include("accounting.urls")),
-    path("", include("clusters.urls")),
     path("", include("tenancy.api.urls")),
 ]
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -15,6 +15,9 @@ WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 STORE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,62}")  # as in a job's `requires`
 LARGEST_FACT = 1_000_000  # GB or teraflops of one GPU; more is a slip of the keyboard
 NOT_A_PERSON = frozenset({"root"})
+RESERVED = frozenset({"probe"})  # `POST /clusters/probe` is no cluster
+MOST_CALLS_AT_ONCE = 64
+MOST_CALLS_PER_S = 10_000
 
 
 def name_problems(pointer: str, name: object) -> Iterator[FieldProblem]:
@@ -23,6 +26,13 @@ def name_problems(pointer: str, name: object) -> Iterator[FieldProblem]:
         yield FieldProblem(
             pointer, "invalid_name", "Use 1 to 63 of a-z, 0-9 and -, not at either end -."
         )
+
+
+def cluster_name_problems(pointer: str, name: object) -> Iterator[FieldProblem]:
+    """The name of a cluster: a name of ours that no address uses already."""
+    yield from name_problems(pointer, name)
+    if name in RESERVED:
+        yield FieldProblem(pointer, "invalid_name", f"{name} is kept for an address; take another.")
 
 
 def word_problems(
@@ -95,3 +105,12 @@ def whole_problems(pointer: str, number: object, highest: int) -> Iterator[Field
     """A whole number from 0."""
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= highest:
         yield FieldProblem(pointer, "invalid_number", f"Give a whole number from 0 to {highest}.")
+
+
+def limit_problems(pointer: str, limit: object, highest: int) -> Iterator[FieldProblem]:
+    """A limit on calls: a whole number from 1, or nothing for the setting that holds for all."""
+    is_whole = isinstance(limit, int) and not isinstance(limit, bool)
+    if limit is not None and not (is_whole and 1 <= limit <= highest):  # type: ignore[operator]
+        yield FieldProblem(
+            pointer, "invalid_number", f"Give a whole number from 1 to {highest}, or null."
+        )

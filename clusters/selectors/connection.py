@@ -8,23 +8,41 @@ from django.conf import settings
 from clusters.core.backend import Connection
 from clusters.models import Cluster
 from kit.crypto import decrypt
+from kit.gate import Gate
 
-CONFIGURED = ("title", "backend", "endpoint", "account", "options", "stores")
+CONFIGURED = (
+    "title",
+    "backend",
+    "endpoint",
+    "account",
+    "options",
+    "stores",
+    "calls_at_once",
+    "calls_per_s",
+)
 
 
-def connection_of(cluster: Cluster) -> Connection:
+def connection_of(
+    cluster: Cluster, secret: bytes | None = None, *, gate: Gate | None = None
+) -> Connection:
     """The connection of a cluster. A cluster without a stored secret has an empty one.
+
+    `secret` is tried instead of the stored one, which need not be readable then. Its calls pass
+    the `gate`; without one, one of their own with the cluster's limit a second.
 
     Raises:
         UndecryptableError: the secret's key is no longer in MUSTER_ENCRYPTION_KEYS.
     """
     cipher = bytes(cluster.secret)
+    if secret is None:
+        secret = decrypt(cipher, settings.ENVIRONMENT.encryption_keys) if cipher else b""
     return Connection(
         name=cluster.name,
         endpoint=cluster.endpoint,
-        secret=decrypt(cipher, settings.ENVIRONMENT.encryption_keys) if cipher else b"",
+        secret=secret,
         account=cluster.account,
         options=dict(cluster.options),
+        gate=gate or Gate(per_s=cluster.calls_per_s),
     )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import UUID
 
+from django.db.models import Prefetch
+
 from clusters.core.domains import TIERS, natural
 from clusters.core.observation import GangState, NodeState
 from clusters.core.resources import NodeShape
@@ -203,7 +205,66 @@ def topology_of(cluster: Cluster) -> DomainUse:
 
 def flavor_page(*, after: str | None, limit: int) -> list[Flavor]:
     """At most `limit` + 1 flavors of the catalogue in order of their names, clusters at hand."""
-    rows = Flavor.objects.prefetch_related("clusters__cluster").order_by("name")
+    members = ClusterFlavor.objects.filter(cluster__in=Cluster.objects.all())
+    named = Prefetch("clusters", members.select_related("cluster"))
+    rows = Flavor.objects.prefetch_related(named).order_by("name")
     if after is not None:
         rows = rows.filter(name__gt=after)
     return list(rows[: limit + 1])
+
+
+def flavor_named(name: str) -> Flavor:
+    """A GPU model of the catalogue.
+
+    Raises:
+        NotFoundError: there is none of that name.
+    """
+    flavor = Flavor.objects.filter(name=name).first()
+    if flavor is None:
+        raise NotFoundError("There is no such GPU model in the catalogue.")
+    return flavor
+
+
+def named_flavor(cluster: Cluster, flavor: str) -> ClusterFlavor:
+    """What a GPU model is called on a cluster.
+
+    Raises:
+        NotFoundError: the cluster does not have it.
+    """
+    held = ClusterFlavor.objects.filter(cluster=cluster, flavor_id=flavor).first()
+    if held is None:
+        raise NotFoundError("The cluster does not have this GPU model.")
+    return held
+
+
+def user_named(username: str) -> User:
+    """A person.
+
+    Raises:
+        NotFoundError: there is nobody of that name.
+    """
+    user = User.objects.filter(username=username).first() if "\0" not in username else None
+    if user is None:
+        raise NotFoundError("There is no such person.")
+    return user
+
+
+def account_page(cluster: Cluster, *, after: str | None, limit: int) -> list[ClusterAccount]:
+    """At most `limit` + 1 accounts of a cluster in order of the people's usernames."""
+    rows = ClusterAccount.objects.filter(cluster=cluster).select_related("user")
+    if after is not None:
+        rows = rows.filter(user__username__gt=after)
+    return list(rows.order_by("user__username")[: limit + 1])
+
+
+def account_of(cluster: Cluster, username: str) -> ClusterAccount:
+    """A person's account on a cluster.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    rows = ClusterAccount.objects.filter(cluster=cluster).select_related("user", "cluster")
+    held = rows.filter(user__username=username).first() if "\0" not in username else None
+    if held is None:
+        raise NotFoundError("The person has no account there.")
+    return held

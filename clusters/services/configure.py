@@ -17,15 +17,20 @@ from clusters.core import configuration as rules
 from clusters.core.options import option_problems
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Flavor
 from clusters.selectors.connection import configuration_etag, configuration_of
+from clusters.services.fleet import close_breaker
 from kit.crypto import encrypt
 from kit.errors import ConflictError, FieldProblem, InvalidContentError, StaleWriteError
 from tenancy.models import User
 from tenancy.services.records import ring, write_audit
 
 LONGEST_SECRET = 64 * 1024
+LIMITS = {
+    "calls_at_once": rules.MOST_CALLS_AT_ONCE,
+    "calls_per_s": rules.MOST_CALLS_PER_S,
+}
 
 
-def _refuse(problems: Iterator[FieldProblem]) -> None:
+def refuse(problems: Iterator[FieldProblem]) -> None:
     """Raises InvalidContentError with everything that is wrong, if anything is."""
     found = list(problems)
     if found:
@@ -45,9 +50,20 @@ def _configuration_problems(values: Mapping[str, Any]) -> Iterator[FieldProblem]
     yield from rules.word_problems("/account", values["account"], rules.ACCOUNT)
     yield from option_problems("/options", values["options"], values["backend"])
     yield from rules.store_problems("/stores", values["stores"])
+    for name, highest in LIMITS.items():
+        yield from rules.limit_problems(f"/{name}", values[name], highest)
 
 
-def _secret_problems(secret: bytes) -> Iterator[FieldProblem]:
+def cluster_problems(
+    name: object, configured: Mapping[str, Any], secret: bytes
+) -> Iterator[FieldProblem]:
+    """Everything wrong with a new cluster; `configured` has every name of CONFIGURED."""
+    yield from rules.cluster_name_problems("/name", name)
+    yield from _configuration_problems(configured)
+    yield from secret_problems(secret)
+
+
+def secret_problems(secret: bytes) -> Iterator[FieldProblem]:
     if not 0 < len(secret) <= LONGEST_SECRET:
         yield FieldProblem(
             "/secret", "invalid_secret", f"Give the cluster's key: 1 to {LONGEST_SECRET} bytes."
@@ -66,6 +82,8 @@ def create_cluster(
     account: str,
     options: Mapping[str, str] | None = None,
     stores: Sequence[str] = (),
+    calls_at_once: int | None = None,
+    calls_per_s: int | None = None,
     now: datetime,
 ) -> Cluster:
     """A new member cluster. Nothing is sent to it: `probe_cluster` looks whether it answers.
@@ -81,14 +99,11 @@ def create_cluster(
         "account": account,
         "options": dict(options or {}),
         "stores": list(stores),
+        "calls_at_once": calls_at_once,
+        "calls_per_s": calls_per_s,
     }
 
-    def problems() -> Iterator[FieldProblem]:
-        yield from rules.name_problems("/name", name)
-        yield from _configuration_problems(configured)
-        yield from _secret_problems(secret)
-
-    _refuse(problems())
+    refuse(cluster_problems(name, configured, secret))
     if Cluster.objects.filter(name=name).exists():
         raise ConflictError(f"There is a cluster {name} already.", pointer="/name")
     cipher = encrypt(secret, settings.ENVIRONMENT.encryption_keys)
@@ -111,19 +126,19 @@ def update_cluster(
     actor: User | None,
     cluster: Cluster,
     changes: Mapping[str, Any],
-    expected_etag: str,
+    expected_etag: str | None,
     now: datetime,
 ) -> Cluster:
-    """Changes title, backend, endpoint, account, options or stores; the cluster as it is now.
+    """Changes what is in CONFIGURED; the cluster as it is now.
 
-    `expected_etag` is `configuration_etag` of the cluster that the caller saw.
+    `expected_etag` is `configuration_etag` of the cluster that the caller saw; None = any.
 
     Raises:
         InvalidContentError: names every field that is wrong or cannot be changed.
         StaleWriteError: somebody changed the configuration since.
     """
     held = Cluster.objects.select_for_update().get(pk=cluster.pk)
-    if configuration_etag(held) != expected_etag:
+    if expected_etag not in (None, configuration_etag(held)):
         raise StaleWriteError(
             f"The configuration of {held.name} was changed since you read it; read it again."
         )
@@ -134,7 +149,7 @@ def update_cluster(
             yield FieldProblem(f"/{name}", "unknown_field", "This cannot be changed here.")
         yield from _configuration_problems({**before, **changes})
 
-    _refuse(problems())
+    refuse(problems())
     changed = [name for name in before if name in changes and changes[name] != before[name]]
     if not changed:
         return held
@@ -157,14 +172,17 @@ def update_cluster(
 
 @transaction.atomic
 def set_secret(*, actor: User | None, cluster: Cluster, secret: bytes, now: datetime) -> None:
-    """Replaces the cluster's secret. The audit entry says that it was done, and no more.
+    """Replaces the cluster's secret, and it is called again at once: the breaker is closed.
+
+    The audit entry says that it was done, and no more.
 
     Raises:
         InvalidContentError: the secret is empty or too long.
     """
-    _refuse(_secret_problems(secret))
+    refuse(secret_problems(secret))
     cipher = encrypt(secret, settings.ENVIRONMENT.encryption_keys)
     Cluster.objects.filter(pk=cluster.pk).update(secret=cipher, revision=F("revision") + 1)
+    close_breaker(cluster_id=cluster.pk, now=now)
     write_audit(
         actor=actor,
         action="set_secret",
@@ -172,6 +190,7 @@ def set_secret(*, actor: User | None, cluster: Cluster, secret: bytes, now: date
         object_id=cluster.name,
         now=now,
     )
+    ring()
 
 
 @transaction.atomic
@@ -200,7 +219,7 @@ def create_flavor(
         yield from rules.name_problems("/name", name)
         yield from _flavor_problems(facts)
 
-    _refuse(problems())
+    refuse(problems())
     if Flavor.objects.filter(name=name).exists():
         raise ConflictError(f"There is a flavor {name} already.", pointer="/name")
     flavor = Flavor.objects.create(name=name, **facts)
@@ -234,7 +253,7 @@ def update_flavor(
             yield FieldProblem(f"/{name}", "unknown_field", "This cannot be changed.")
         yield from _flavor_problems({**before, **changes})
 
-    _refuse(problems())
+    refuse(problems())
     after = {
         name: changes[name] for name in names if changes.get(name, before[name]) != before[name]
     }
@@ -275,7 +294,7 @@ def set_cluster_flavor(
         yield from rules.word_problems("/device", device)
         yield from rules.word_problems("/queue", queue, may_be_empty=True)
 
-    _refuse(problems())
+    refuse(problems())
     held = ClusterFlavor.objects.filter(cluster=cluster, flavor=flavor).first()
     before = {"device": held.device, "queue": held.queue} if held else None
     after = {"device": device, "queue": queue}
@@ -322,7 +341,7 @@ def set_account(
         yield from rules.person_account_problems("/account", account)
         yield from rules.home_problems("/home", home)
 
-    _refuse(problems())
+    refuse(problems())
     held = ClusterAccount.objects.filter(cluster=cluster, user=user).first()
     before = {"account": held.account, "home": held.home} if held else None
     after = {"account": account, "home": home}

@@ -1,37 +1,52 @@
-"""Whether a cluster takes new work."""
+"""Whether a cluster takes new work, and whether it is called again at once."""
 
 from datetime import datetime
+from uuid import UUID
 
 from django.db import transaction
 
-from clusters.models import Cluster
+from clusters.models import Cluster, Lease
 from tenancy.models import User
 from tenancy.services.records import Change, ring, write_audit, write_events
+
+_ACTIONS = {
+    Cluster.State.ACTIVE: "undrain",
+    Cluster.State.DRAINING: "drain",
+    Cluster.State.CUT_OFF: "cut_off",
+}
 
 
 @transaction.atomic
 def set_state(
     *, actor: User | None, cluster: Cluster, state: Cluster.State, why: str = "", now: datetime
 ) -> Cluster:
-    """Drains a cluster (what runs finishes, nothing new goes there) or opens it again.
+    """Drains a cluster, cuts it off or opens it again. Doing it twice is doing it once.
 
-    Doing it twice is doing it once.
+    Draining: nothing new is bound there; what is bound goes on. Cut off: besides, what has not
+    reached the cluster goes back to the queue (`federation.services.life`). Either way jobs stay,
+    are observed and can be cancelled. A cluster that was leaving stays when it is opened or drained.
+
+    Raises:
+        ValueError: GONE, which is what `federation.services.life` ends with.
     """
+    action = _ACTIONS.get(state)
+    if action is None:
+        raise ValueError(f"nobody sets the state {state}")
     held = Cluster.objects.select_for_update().get(pk=cluster.pk)
-    before = held.state
-    if before == state:
+    before = {"state": held.state, "leave_plan": held.leave_plan}
+    after = {"state": state.value, "leave_plan": ""}
+    if before == after or (held.state == state == Cluster.State.CUT_OFF):
         return held
-    held.state = state
+    held.state, held.leave_plan, held.leave_why = state, "", ""
     held.revision += 1
-    held.save(update_fields=["state", "revision"])
-    action = "drain" if state == Cluster.State.DRAINING else "undrain"
+    held.save(update_fields=["state", "leave_plan", "leave_why", "revision"])
     write_audit(
         actor=actor,
         action=action,
         object_type="cluster",
         object_id=held.name,
-        before={"state": before},
-        after={"state": state},
+        before=before,
+        after=after,
         why=why,
         now=now,
     )
@@ -39,3 +54,12 @@ def set_state(
     write_events(changes=[change], now=now)
     ring()
     return held
+
+
+def close_breaker(*, cluster_id: UUID, now: datetime) -> None:
+    """Ends the back-off of a cluster that did not answer, because something about it changed.
+
+    Only leases with failures are touched. Should one be in use just then, its holder's results are
+    fenced by the epoch, and what it sent is looked up before it is sent again.
+    """
+    Lease.objects.filter(cluster_id=cluster_id, failures__gt=0).update(failures=0, expires_at=now)

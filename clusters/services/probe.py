@@ -1,12 +1,14 @@
 """Looks at a member cluster: versions, rights, clock; keeps what was found."""
 
+from contextlib import closing
 from datetime import datetime
 
 from django.db import transaction
 from django.db.models import F
 
 from clusters.backends import connect
-from clusters.core.backend import BackendError, ProbeReport
+from clusters.core.backend import BackendError, Connection, ProbeReport
+from clusters.core.capabilities import REACHABLE
 from clusters.models import Cluster
 from clusters.selectors.connection import connection_of
 from kit.errors import MusterError
@@ -52,31 +54,60 @@ def probe_cluster(*, actor: User | None, cluster: Cluster, now: datetime) -> dic
     Raises:
         ProbeFailedError: the cluster did not answer, or refused.
     """
-    try:
-        report = connect(cluster.backend, connection_of(cluster)).probe(to_ms(now))
-    except BackendError as error:
-        raise ProbeFailedError(f"{cluster.name} does not answer: {error.words}") from error
-    document = report_document(report, now)
-    silent = next((f for f in report.findings if f.capability == "reachable" and not f.is_on), None)
+    report = ask(cluster.backend, connection_of(cluster), now)
+    silent = silence(report)
     if silent:
+        Cluster.objects.filter(pk=cluster.pk).update(probe=report_document(report, now))
+        raise ProbeFailedError(f"{cluster.name} does not answer: {silent}")
+    return keep_report(actor=actor, cluster=cluster, report=report, now=now)
+
+
+def ask(backend: str, connection: Connection, now: datetime) -> ProbeReport:
+    """One look at a cluster; nothing is stored.
+
+    Raises:
+        ProbeFailedError: the cluster refused.
+    """
+    try:
+        with closing(connect(backend, connection)) as cluster:
+            return cluster.probe(to_ms(now))
+    except BackendError as error:
+        raise ProbeFailedError(f"{connection.name} does not answer: {error.words}") from error
+
+
+def silence(report: ProbeReport) -> str:
+    """Why a cluster could not be looked at, and the fix; "" when it could."""
+    for finding in report.findings:
+        if finding.capability == REACHABLE and not finding.is_on:
+            return f"{finding.detail}. Fix: {finding.fix}."
+    return ""
+
+
+@transaction.atomic
+def keep_report(
+    *, actor: User | None, cluster: Cluster, report: ProbeReport, now: datetime
+) -> dict[str, object]:
+    """Stores what a probe found, and says that it was looked at; the report as it is shown.
+
+    A report of silence is kept without its flags: they would say that nothing works.
+    """
+    document = report_document(report, now)
+    if silence(report):
         Cluster.objects.filter(pk=cluster.pk).update(probe=document)
-        raise ProbeFailedError(
-            f"{cluster.name} does not answer: {silent.detail}. Fix: {silent.fix}."
-        )
-    with transaction.atomic():
-        Cluster.objects.filter(pk=cluster.pk).update(
-            probe=document,
-            capabilities=report.capabilities,
-            clock_skew_ms=report.clock_skew_ms,
-            revision=F("revision") + 1,
-        )
-        write_audit(
-            actor=actor,
-            action="probe",
-            object_type="cluster",
-            object_id=cluster.name,
-            after={"version": report.version, "capabilities": report.capabilities},
-            now=now,
-        )
-        ring()
+        return document
+    Cluster.objects.filter(pk=cluster.pk).update(
+        probe=document,
+        capabilities=report.capabilities,
+        clock_skew_ms=report.clock_skew_ms,
+        revision=F("revision") + 1,
+    )
+    write_audit(
+        actor=actor,
+        action="probe",
+        object_type="cluster",
+        object_id=cluster.name,
+        after={"version": report.version, "capabilities": report.capabilities},
+        now=now,
+    )
+    ring()
     return document

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from federation.api import jobs, queue, tenants
+from federation.api import fleet, jobs, queue, reconciler, tenants
 
 urlpatterns = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -15,7 +15,12 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/attempts", jobs.Attempts.as_view(), name="attempts"),
     path("jobs/<uuid:job_id>/explanation", jobs.Explanation.as_view(), name="explanation"),
     path("jobs/<uuid:job_id>/costs", jobs.Costs.as_view(), name="costs"),
+    path("clusters/<slug:name>", fleet.Member.as_view(), name="cluster"),
     path("queue", queue.Queue.as_view(), name="queue"),
+    path("reconciler", reconciler.Reconciler.as_view(), name="reconciler"),
+    path("reconciler/cases", reconciler.Cases.as_view(), name="cases"),
+    path("reconciler/cases/<uuid:case_id>", reconciler.OneCase.as_view(), name="case"),
+    path("reconciler/cases/<uuid:case_id>/<slug:action>", reconciler.Act.as_view(), name="act"),
     path("tenants/<path:path>/quotas", tenants.Quotas.as_view(), name="tenant_quotas"),
     path("tenants/<path:path>/usage", tenants.Usage.as_view(), name="tenant_usage"),
 ]

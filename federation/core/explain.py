@@ -6,15 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from clusters.core.capabilities import LACK_FIXES, LACK_WORDS
 from clusters.core.resources import GangShape
 from clusters.core.topology import Room
 from federation.core.plan import Book, Draft, FleetView, Place, Reason
 from federation.core.snapshot import (
     LASTING,
+    ClusterState,
     Site,
     Snapshot,
     TenantView,
     WaitingJob,
+    missing,
     obstacle,
     sites,
 )
@@ -234,22 +237,27 @@ def nowhere(job: WaitingJob) -> Reason:
 
 
 def standing(job: WaitingJob, site: Site, code: str) -> Reason:
-    """An obstacle that has nothing to do with what is free."""
+    """An obstacle that has nothing to do with what is free. `unit` names a lacking capability."""
     cluster, flavor, ask = site.cluster, site.flavor, job.ask
-    missing = ", ".join(store for store in ask.stores if store not in cluster.stores)
+    stores = ", ".join(store for store in ask.stores if store not in cluster.stores)
+    lack = missing(ask, cluster) if job.user in cluster.people else ""
     limit_s, longest_s = ask.time_limit_ms // 1000, (flavor.longest_ms or 0) // 1000
     words = {
-        "store_unavailable": f"{cluster.name} does not have {missing}.",
-        "backend_cannot_run": f"You have no account on {cluster.name} to run as.",
+        "store_unavailable": f"{cluster.name} does not have {stores}.",
+        "backend_cannot_run": f"{cluster.name} {LACK_WORDS[lack]}."
+        if lack
+        else f"You have no account on {cluster.name} to run as.",
         "limit_reached": f"Its time limit is {limit_s} s; the queue {flavor.queue} of "
         f"{cluster.name} takes at most {longest_s} s.",
         "cluster_unreachable": f"{cluster.name} does not answer.",
-        "cluster_draining": f"{cluster.name} takes no new work.",
+        "cluster_draining": f"{cluster.name} is cut off: nothing new goes there."
+        if cluster.state is ClusterState.CUT_OFF
+        else f"{cluster.name} takes no new work.",
         "queue_closed": f"The queue {flavor.queue} of {cluster.name} is closed.",
     }
     if code == "limit_reached":
         return _at(site, code, words[code], needed=limit_s, available=longest_s, unit="seconds")
-    return _at(site, code, words[code])
+    return _at(site, code, words[code], unit=lack or None)
 
 
 def too_large(site: Site, at_rest: Room, shape: GangShape, required: str) -> Reason | None:
@@ -330,6 +338,8 @@ def fix_for(reason: Mapping[str, Any]) -> dict[str, Any] | None:
             return None
         change = {"gang": {"nodes": available}}
         description = f"Ask for at most {available} nodes."
+    elif reason.get("unit") in LACK_FIXES:
+        description = LACK_FIXES[reason["unit"]]
     elif reason["code"] == "limit_reached":
         change = {"time_limit": available}
         description = f"Ask for at most {available} seconds, or another cluster."

@@ -9,6 +9,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from accounting.core.rating import PriceBook
+from clusters.core.capabilities import GANG_NEEDS, SIGNAL
 from clusters.core.resources import GangShape
 from clusters.core.topology import NodeRoom
 from quotas.core.cohort import QuotaRow, Use
@@ -26,6 +27,8 @@ class Option:
 class Ask:
     """All that decides where a job can go, apart from whose it is. Equal jobs share one value.
 
+    `signalled`: it is to get a checkpoint signal (read only where a cluster cannot pass one).
+
     `avoid_nodes` are "cluster/node", or "cluster/*" for a cluster that refused the job: it is taken
     only when there is no other. Nodes are avoided only while the gang could do without them. Tiers are the federation's, "" = any. Empty `only_clusters`
     means all.
@@ -40,6 +43,7 @@ class Ask:
     only_clusters: tuple[str, ...] = ()
     avoid_clusters: tuple[str, ...] = ()
     avoid_nodes: tuple[str, ...] = ()
+    signalled: bool = False
 
     def allows(self, cluster: str) -> bool:
         """Whether the job's owner lets it go to that cluster."""
@@ -73,6 +77,7 @@ class ClusterState(StrEnum):
 
     OPEN = "open"
     DRAINING = "draining"
+    CUT_OFF = "cut_off"
     UNREACHABLE = "unreachable"
 
 
@@ -106,7 +111,8 @@ class ReservedNodes:
 class ClusterView:
     """One member cluster. `people` are the users that have an account there.
 
-    `seen` is False for a cluster that was never observed: nothing is known about its nodes.
+    `lacks` are capabilities that its last probe found off (`clusters.core.capabilities`). `seen` is
+    False for a cluster that was never observed: nothing is known about its nodes.
     """
 
     id: UUID
@@ -117,6 +123,7 @@ class ClusterView:
     reserved: tuple[ReservedNodes, ...] = ()
     stores: frozenset[str] = frozenset()
     people: frozenset[UUID] = frozenset()
+    lacks: frozenset[str] = frozenset()
     seen: bool = True
 
     def avoided(self, ask: Ask) -> frozenset[str]:
@@ -185,15 +192,23 @@ def obstacle(ask: Ask, user: UUID, site: Site) -> str:
     cluster, flavor = site.cluster, site.flavor
     if not cluster.stores.issuperset(ask.stores):
         return "store_unavailable"
-    if user not in cluster.people:
+    if user not in cluster.people or missing(ask, cluster):
         return "backend_cannot_run"
     if flavor.longest_ms is not None and ask.time_limit_ms > flavor.longest_ms:
         return "limit_reached"
     if cluster.state is ClusterState.UNREACHABLE:
         return "cluster_unreachable"
-    if cluster.state is ClusterState.DRAINING:
+    if cluster.state in (ClusterState.DRAINING, ClusterState.CUT_OFF):
         return "cluster_draining"
     return "" if flavor.queue_is_open else "queue_closed"
+
+
+def missing(ask: Ask, cluster: ClusterView) -> str:
+    """The first capability that the job needs and the cluster lacks, or ""."""
+    if not cluster.lacks:
+        return ""
+    needs = (*GANG_NEEDS, SIGNAL) if ask.signalled else GANG_NEEDS
+    return next((name for name in needs if name in cluster.lacks), "")
 
 
 LASTING = frozenset({"store_unavailable", "backend_cannot_run", "limit_reached"})

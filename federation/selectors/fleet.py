@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db.models import Count, Sum, TextField
 from django.db.models.functions import Cast
 
+from clusters.core.capabilities import lacks
 from clusters.core.observation import NodeState
 from clusters.core.resources import NodeShape
 from clusters.core.topology import NodeRoom, Room
@@ -66,7 +67,7 @@ def cluster_views(now: datetime, users: Any, held: Iterable[Held]) -> tuple[Clus
     }
     silent_since = now - timedelta(milliseconds=settings.ENVIRONMENT.silent_after_ms)
     views = []
-    for cluster in Cluster.objects.order_by("name").defer("secret", "options", "probe"):
+    for cluster in Cluster.objects.order_by("name").defer("secret", "probe"):
         queues, reservations = readings.get(cluster.id, ((), ()))
         views.append(
             ClusterView(
@@ -78,6 +79,7 @@ def cluster_views(now: datetime, users: Any, held: Iterable[Held]) -> tuple[Clus
                 reserved=tuple(_reserved(reservations, cluster.clock_skew_ms)),
                 stores=frozenset(cluster.stores),
                 people=frozenset(people[cluster.id]),
+                lacks=lacks(cluster.capabilities, cluster.options),
                 seen=cluster.last_seen_at is not None,
             )
         )
@@ -97,7 +99,7 @@ def take_fleet(users: Iterable[UUID]) -> tuple[FleetView, ...]:
         for row in Node.objects.values_list("cluster_id").annotate(Count("id"), Sum("gpus"))
     }
     views = []
-    for cluster in Cluster.objects.order_by("name").defer("secret", "options", "probe"):
+    for cluster in Cluster.objects.order_by("name").defer("secret", "probe"):
         named = flavors[cluster.id]
         key = (cluster.revision, counts.get(cluster.id), *named)
         built = _BUILT.get(cluster.id)
@@ -113,6 +115,7 @@ def take_fleet(users: Iterable[UUID]) -> tuple[FleetView, ...]:
             flavors=tuple(FlavorView(name, device, (), queue) for name, device, queue in named),
             stores=frozenset(cluster.stores),
             people=frozenset(people[cluster.id]),
+            lacks=lacks(cluster.capabilities, cluster.options),
             seen=cluster.last_seen_at is not None,
         )
         at_rest = {name: built[1][device, queue].at_rest for name, device, queue in named}
@@ -141,9 +144,14 @@ OPEN_ATTEMPTS = Attempt.objects.exclude(state=Attempt.State.ENDED)
 def _state(cluster: Cluster, silent_since: datetime) -> ClusterState:
     if cluster.is_silent(silent_since):
         return ClusterState.UNREACHABLE
-    if cluster.state == Cluster.State.DRAINING:
-        return ClusterState.DRAINING
-    return ClusterState.OPEN
+    return _STATES[Cluster.State(cluster.state)]
+
+
+_STATES = {
+    Cluster.State.ACTIVE: ClusterState.OPEN,
+    Cluster.State.DRAINING: ClusterState.DRAINING,
+    Cluster.State.CUT_OFF: ClusterState.CUT_OFF,
+}
 
 
 def _flavors() -> Mapping[UUID, list[tuple[str, str, str]]]:

@@ -10,10 +10,13 @@ from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import BigIntegerField, F, Func, TextField
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import MD5, Cast, JSONArray
 
 from accounting.selectors.prices import price_book
+from clusters.core.capabilities import SIGNAL
 from clusters.core.resources import GangShape, NodeShape
+from clusters.models import Cluster
 from federation.core.lifecycle import JobState
 from federation.core.snapshot import Ask, Option, Snapshot, TenantView, WaitingJob
 from federation.models import Job
@@ -36,6 +39,8 @@ _ASK = (
     "avoid_clusters",
     "avoid_nodes",
 )
+# Read from the large `spec` only while a cluster cannot pass a signal.
+_SIGNALLED = KeyTextTransform("signal", KeyTransform("checkpoint", "spec"))
 _JOB = (
     "id",
     "version",
@@ -89,12 +94,17 @@ def _milliseconds(column: str) -> Func:
     return Func(F(column), template=template, output_field=BigIntegerField())
 
 
+def _some_cluster_lacks(capability: str) -> bool:
+    return Cluster.objects.filter(**{f"capabilities__{capability}": False}).exists()
+
+
 def _waiting() -> Iterator[WaitingJob]:
     """The waiting jobs. What many share (ask, tenant, user) is read as text, parsed once a text."""
+    asked = (*_ASK, _SIGNALLED) if _some_cluster_lacks(SIGNAL) else _ASK
     rows = (
         WAITING.order_by("id")
         .annotate(
-            ask=Cast(JSONArray(*_ASK), TextField()),
+            ask=Cast(JSONArray(*asked), TextField()),
             tenant_text=Cast("tenant_id", TextField()),
             user_text=Cast("user_id", TextField()),
             queued_ms=_milliseconds("queued_at"),
@@ -125,8 +135,8 @@ def _waiting() -> Iterator[WaitingJob]:
 
 
 def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001
-    """The ask of a job's columns, in the order of `_ASK`."""
-    required, preferred, prefer, stores, only, avoid, avoid_nodes = rest
+    """The ask of a job's columns, in the order of `_ASK`, and perhaps its checkpoint signal."""
+    required, preferred, prefer, stores, only, avoid, avoid_nodes, *signal = rest
     return Ask(
         options=tuple(_option(option, exclusive) for option in options),
         time_limit_ms=limit_ms,
@@ -137,6 +147,7 @@ def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *res
         only_clusters=tuple(only),
         avoid_clusters=tuple(avoid),
         avoid_nodes=tuple(sorted(avoid_nodes)),
+        signalled=bool(signal and signal[0]),
     )
 
 
@@ -157,8 +168,9 @@ def _uses(attempts: list[tuple[Any, ...]]) -> Iterator[Use]:
 
 
 def asked_of(job: Job) -> tuple[Any, ...]:
-    """The columns of a job that make its ask, as `read_ask` takes them."""
-    return tuple(getattr(job, name) for name in _ASK)
+    """The columns of a job that make its ask, and its signal, as `read_ask` takes them."""
+    checkpoint = job.spec.get("checkpoint") or {}
+    return (*(getattr(job, name) for name in _ASK), checkpoint.get("signal"))
 
 
 def waiting_job(job: Job) -> WaitingJob:

@@ -49,6 +49,8 @@ def path_of(route: str, job: object = UNKNOWN_ID, tenant: str = TEAM) -> str:
         ("<uuid:case_id>", UNKNOWN_ID),
         ("<slug:action>", "cancel"),
         ("<slug:name>", "aurora"),
+        ("<slug:flavor>", "h100-sxm-80"),
+        ("<str:username>", "bob"),
         ("<path:path>", tenant),
     ):
         route = route.replace(part, str(value))
@@ -166,6 +168,7 @@ def test_the_openapi_document_is_without_warnings(db: None, tmp_path: Any) -> No
     text = target.read_text()
     for route, _ in ROUTES:
         plain = route.replace("<uuid:", "{").replace("<slug:", "{").replace("<path:", "{")
+        plain = plain.replace("<str:", "{")
         assert f"/api/v1/{plain.replace('>', '}')}:" in text, route
     assert "/api/v1/events:" in text
 

@@ -23,6 +23,7 @@ from federation import tasks
 from federation.core.cycle import decide
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
+from federation.services.life import tend_clusters
 from kit import collector
 from tenancy.services.records import CHANNEL
 
@@ -99,11 +100,12 @@ def _wait(own: "psycopg.Connection[Any]", seconds: float) -> None:
 
 
 def run_cycle(epoch: int) -> Committed:
-    """Snapshot, decide, commit, nudge; says in one line what it did, if anything.
+    """Tend what leaves; snapshot, decide, commit, nudge; one line says what was done, if anything.
 
     Raises:
         TermLostError: another arbiter leads now.
     """
+    tend_clusters(now=timezone.now())
     began_s = time.monotonic()
     snapshot = take_snapshot(timezone.now())
     plan = decide(snapshot)
