@@ -80,7 +80,21 @@ def insertion(
         rows = [{**{name: make() for name, make in made}, **row} for row in rows]
     shared = {**defaults.same, **shared}
     sql = _insert_sql(model, tuple(rows[0]), tuple(shared), tuple(returning))
-    return Statement(sql, (_json(rows), *([_json(shared)] if shared else [])))
+    return Statement(sql, (as_json(rows), *([as_json(shared)] if shared else [])))
+
+
+def update_rows(
+    model: type[Model], rows: Sequence[Mapping[str, Any]], fields: Sequence[str]
+) -> None:
+    """Writes `fields` of the rows with these primary keys, in one statement.
+
+    Rows are values by attribute name, the primary key among them; what they hold besides is left.
+    """
+    key = str(model._meta.pk.attname)
+    names = (key, *fields)
+    if rows:
+        given = [{name: row[name] for name in names} for row in rows]
+        run(Statement(_update_sql(model, key, tuple(fields)), (as_json(given),)))
 
 
 def completed(model: type[Model], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,6 +144,19 @@ def _defaults(model: type[Model], given: frozenset[str]) -> _Defaults:
     return _Defaults(same, made)
 
 
+@lru_cache(maxsize=64)
+def _update_sql(model: type[Model], key: str, each: tuple[str, ...]) -> str:
+    quote = connection.ops.quote_name
+    fields = {field.attname: field for field in model._meta.concrete_fields}
+    record = ", ".join(f"{quote(name)} {fields[name].db_type(connection)}" for name in (key, *each))
+    sets = ", ".join(f"{quote(str(fields[name].column))} = given.{quote(name)}" for name in each)
+    return (
+        f"UPDATE {quote(model._meta.db_table)} AS held SET {sets}"  # noqa: S608
+        f" FROM jsonb_to_recordset(%s::jsonb) AS given({record})"
+        f" WHERE held.{quote(str(fields[key].column))} = given.{quote(key)}"
+    )
+
+
 @lru_cache(maxsize=256)
 def _insert_sql(
     model: type[Model], each: tuple[str, ...], shared: tuple[str, ...], returning: tuple[str, ...]
@@ -163,7 +190,8 @@ def _is_serial(field: "Field[Any, Any]") -> bool:
     return bool(field.db_returning) and field.primary_key and field.default is NOT_PROVIDED
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
+    """JSON text of what rows hold: UUIDs and datetimes as text."""
     return json.dumps(value, default=_text, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Runs one benchmark with a PostgreSQL of its own; the benchmark prints one JSON line.
+"""Runs one benchmark with a PostgreSQL and a Valkey of its own; the benchmark prints one JSON line.
 
 A benchmark is a module of `script/benchmarks`: its docstring's first line says what it measures,
 and running it (`python -m script.benchmarks.NAME`) measures. This module needs only the standard
@@ -33,8 +33,8 @@ def main(argv: list[str]) -> int:
     known = names()
     parser = argparse.ArgumentParser(
         prog="script/bench",
-        description="Run one benchmark and print one JSON line. DATABASE_URL, when set, names a "
-        "server to use; databases made there are dropped again.",
+        description="Run one benchmark and print one JSON line. DATABASE_URL and "
+        "REDIS_URL, when set, name servers to use; databases made there are dropped again.",
     )
     parser.add_argument("name", choices=("list", *known), metavar="NAME", help="or `list`")
     arguments, rest = parser.parse_known_args(argv)
@@ -59,7 +59,6 @@ async def _run(name: str, arguments: list[str], directory: Path, console: Consol
         "MUSTER_SECRET_KEY": secrets["secret_key"],
         "MUSTER_ENCRYPTION_KEYS": secrets["encryption_key"],
         "MUSTER_LOG_LEVEL": "WARNING",
-        "REDIS_URL": environment.get("REDIS_URL", "redis://127.0.0.1:1/0"),
     }
     supervisor = Supervisor(logs=directory, run=directory, console=console)
     async with supervisor:
@@ -75,6 +74,16 @@ async def _run(name: str, arguments: list[str], directory: Path, console: Consol
             await supervisor.start(postgres.program(environment))
             await asyncio.to_thread(postgres.create_database)
             own["DATABASE_URL"] = postgres.url()
+        if "REDIS_URL" not in environment:
+            valkey = embedded.Valkey(
+                server=embedded.valkey_server(bootstrap.VENV),
+                directory=directory / "valkey",
+                port=bootstrap.free_ports(1)[0],
+                password=secrets["valkey_password"],
+                throwaway=True,
+            )
+            await supervisor.start(valkey.program(environment))
+            own["REDIS_URL"] = valkey.url()
         module = f"script.benchmarks.{name.replace('-', '_')}"
         program = Program(
             name=name,

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from clusters.core.gang import Gang
 from clusters.core.observation import Observation
+from kit.gate import Gate
 
 
 class BackendError(Exception):
@@ -18,7 +19,11 @@ class BackendError(Exception):
 
 
 class BackendUnavailableError(BackendError):
-    """Nothing happened there; try again later."""
+    """Nothing happened there; try again later, not before `retry_after_s` if the cluster said so."""
+
+    def __init__(self, words: str, *, code: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(words, code=code)
+        self.retry_after_s = retry_after_s
 
 
 class BackendAmbiguousError(BackendError):
@@ -33,7 +38,8 @@ class BackendRejectedError(BackendError):
 class Connection:
     """How to reach one cluster: address, secret, and the admin's settings (strings).
 
-    `account` is the account that observes and administers; jobs name their own.
+    `account` is the account that observes and administers; jobs name their own. Every call passes
+    the `gate`, which bounds how hard the cluster is called.
     """
 
     name: str
@@ -41,6 +47,7 @@ class Connection:
     secret: bytes = field(repr=False)  # a traceback or a log line must not carry it
     account: str
     options: Mapping[str, str]
+    gate: Gate = field(default_factory=Gate, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

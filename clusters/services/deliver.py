@@ -2,6 +2,10 @@
 
 Nothing here holds a transaction open during a call. An order that was sent and not answered is
 sent again, which is safe because every backend call converges (see `clusters.core.backend`).
+
+Orders are claimed, called and recorded in windows of several times the calls at once: a statement
+a window instead of one an order, and one list of the cluster's jobs serves the submits of a window.
+How hard a cluster is called is bounded where the calls are made (`kit.gate`).
 """
 
 import logging
@@ -27,10 +31,13 @@ from clusters.models import Cluster, Command, Lease
 from clusters.selectors.connection import connection_of
 from clusters.selectors.traffic import OPEN, due_commands
 from clusters.services import lease
+from clusters.services.results import Result, record
+from kit.gate import Gate
 
 logger = logging.getLogger(__name__)
 RETRY_FIRST = timedelta(seconds=1)
 RETRY_CAP = timedelta(seconds=30)
+WINDOW = 4  # orders in hand for each call at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +46,18 @@ class Delivery:
 
     cluster: Cluster
     backend: Backend
+    gate: Gate
     epoch: int
     life: timedelta
-    calls_at_once: int
+    window: int
     clock: Callable[[], datetime]
+
+
+@dataclass(slots=True)
+class Trouble:
+    """That a cluster did not answer, and how long it said to wait, if it did."""
+
+    retry_after: timedelta | None = None
 
 
 def call(backend: Backend, command: Command) -> dict[str, object]:
@@ -75,8 +90,9 @@ def deliver(
 ) -> int:
     """Delivers what is due to one cluster, at most for `longest`; the number of calls made.
 
-    Returns 0 at once when somebody else holds the lease. A cluster that does not answer ends the
-    round and trips the breaker (`clusters.services.lease.back_off`).
+    `calls_at_once` holds unless the cluster has a limit of its own. Returns 0 at once when somebody
+    else holds the lease. A cluster that does not answer ends the round and trips the breaker
+    (`clusters.services.lease.back_off`); one that asks for patience ends the round for so long.
     """
     kind = Lease.Kind.DISPATCH
     started = clock()
@@ -84,14 +100,20 @@ def deliver(
     if epoch is None:
         return 0
     cluster = Cluster.objects.get(id=cluster_id)
-    with closing(connect(cluster.backend, connection_of(cluster))) as backend:
-        round_ = Delivery(cluster, backend, epoch, life, calls_at_once, clock)
-        return _deliver_due(round_, started + longest)
+    at_once = cluster.calls_at_once or calls_at_once
+    gate = Gate(at_once, cluster.calls_per_s)
+    window = at_once * WINDOW if at_once > 1 else 1
+    with (
+        closing(connect(cluster.backend, connection_of(cluster, gate=gate))) as backend,
+        ThreadPoolExecutor(window) as pool,
+    ):
+        round_ = Delivery(cluster, backend, gate, epoch, life, window, clock)
+        return _deliver_due(round_, pool, started + longest)
 
 
-def _deliver_due(round_: Delivery, until: datetime) -> int:
+def _deliver_due(round_: Delivery, pool: ThreadPoolExecutor, until: datetime) -> int:
     """Claims and calls until nothing is due, the time is over or the cluster is away."""
-    cluster_id, epoch, kind = round_.cluster.id, round_.epoch, Lease.Kind.DISPATCH
+    mine = {"cluster_id": round_.cluster.id, "kind": Lease.Kind.DISPATCH, "epoch": round_.epoch}
     made = 0
     while round_.clock() < until:
         commands = _claim(round_)
@@ -100,10 +122,14 @@ def _deliver_due(round_: Delivery, until: datetime) -> int:
         if not commands:
             break
         made += len(commands)
-        if not _call_all(round_, commands):
-            lease.back_off(cluster_id=cluster_id, kind=kind, epoch=epoch, now=round_.clock())
+        trouble = _call_all(round_, pool, commands)
+        if trouble is not None and trouble.retry_after is not None:
+            lease.rest(**mine, until=round_.clock() + trouble.retry_after)
             return made
-    lease.give_back(cluster_id=cluster_id, kind=kind, epoch=epoch, now=round_.clock())
+        if trouble is not None:
+            lease.back_off(**mine, now=round_.clock())
+            return made
+    lease.give_back(**mine, now=round_.clock())
     return made
 
 
@@ -118,7 +144,7 @@ def _claim(round_: Delivery) -> list[Command] | None:
         until=now + round_.life,
     ):
         return None
-    commands = due_commands(round_.cluster.id, now, round_.calls_at_once)
+    commands = due_commands(round_.cluster.id, now, round_.window)
     cancelled = {command.fence for command in commands if command.kind == Command.Kind.CANCEL}
     _drop_submits(round_.cluster.id, cancelled, now)
     chosen = [
@@ -126,9 +152,10 @@ def _claim(round_: Delivery) -> list[Command] | None:
         for command in commands
         if command.kind != Command.Kind.SUBMIT or command.fence not in cancelled
     ]
-    Command.objects.filter(id__in=[command.id for command in chosen], state__in=OPEN).update(
-        state=Command.State.SENT, sent_at=now, lease_epoch=round_.epoch
-    )
+    if chosen:
+        Command.objects.filter(id__in=[command.id for command in chosen], state__in=OPEN).update(
+            state=Command.State.SENT, sent_at=now, lease_epoch=round_.epoch
+        )
     return chosen
 
 
@@ -140,57 +167,84 @@ def _drop_submits(cluster_id: UUID, fences: set[str], now: datetime) -> None:
         ).update(state=Command.State.DROPPED, answered_at=now, error="cancelled")
 
 
-def _call_all(round_: Delivery, commands: Sequence[Command]) -> bool:
-    """Calls side by side, keeping the lease alive; False when the cluster does not answer.
+def _call_all(
+    round_: Delivery, pool: ThreadPoolExecutor, commands: Sequence[Command]
+) -> Trouble | None:
+    """Calls side by side, keeping the lease alive; the trouble when the cluster does not answer.
 
-    The threads touch no database: results are recorded here.
+    The threads touch no database: results are recorded here, all that came in one statement. The
+    first call without an answer shuts the gate, so that those who wait do not wait for it in turn.
     """
-    reachable = True
-    with ThreadPoolExecutor(round_.calls_at_once) as pool:
-        waiting: dict[Future[dict[str, object]], Command] = {
-            pool.submit(call, round_.backend, command): command for command in commands
-        }
-        while waiting:
-            done, _ = wait(waiting, timeout=round_.life.total_seconds() / 3)
-            for future in done:
-                reachable &= _record(round_, waiting.pop(future), future)
-            if waiting:
-                lease.renew(
-                    cluster_id=round_.cluster.id,
-                    kind=Lease.Kind.DISPATCH,
-                    epoch=round_.epoch,
-                    until=round_.clock() + round_.life,
-                )
-    return reachable
+    waiting: dict[Future[dict[str, object]], Command] = {
+        pool.submit(_call, round_, command): command for command in commands
+    }
+    trouble: Trouble | None = None
+    while waiting:
+        done, _ = wait(waiting, timeout=round_.life.total_seconds() / 3)
+        results = [_result(round_, waiting.pop(future), future) for future in done]
+        if results:
+            record(epoch=round_.epoch, results=results)
+        if any(result.is_away for result in results):
+            waits = [result.retry_after for result in results if result.retry_after is not None]
+            trouble = Trouble(max(waits, default=trouble.retry_after if trouble else None))
+        if waiting:
+            lease.renew(
+                cluster_id=round_.cluster.id,
+                kind=Lease.Kind.DISPATCH,
+                epoch=round_.epoch,
+                until=round_.clock() + round_.life,
+            )
+    return trouble
 
 
-def _record(round_: Delivery, command: Command, future: Future[dict[str, object]]) -> bool:
-    """Writes the result of one call while the epoch is still mine; False when unreachable."""
+def _call(round_: Delivery, command: Command) -> dict[str, object]:
+    try:
+        return call(round_.backend, command)
+    except (BackendUnavailableError, BackendAmbiguousError):
+        round_.gate.shut()
+        raise
+
+
+def _result(round_: Delivery, command: Command, future: Future[dict[str, object]]) -> Result:
+    """What came of one call. Only orders that were called count a try."""
     now = round_.clock()
-    mine = Command.objects.filter(id=command.id, state=Command.State.SENT, lease_epoch=round_.epoch)
+    name, tries = round_.cluster.name, command.tries + 1
     later = now + min(RETRY_FIRST * 2 ** min(command.tries, 10), RETRY_CAP)
-    tries = command.tries + 1
     try:
         answer = future.result()
     except BackendRejectedError as error:
-        logger.warning("%s refused %s: %s", round_.cluster.name, command.key, error.words)
-        mine.update(
-            state=Command.State.REJECTED,
-            answered_at=now,
-            tries=tries,
-            error=error.words,
-            answer={"code": error.code},
+        logger.warning("%s refused %s: %s", name, command.key, error.words)
+        return Result(
+            command.id, Command.State.REJECTED, tries, now, error.words, {"code": error.code}
         )
-        return True
     except BackendUnavailableError as error:
-        mine.update(state=Command.State.WAITING, not_before=later, tries=tries, error=error.words)
-        logger.warning("%s is away (%s): %s", round_.cluster.name, command.key, error.words)
-        return False
+        return _away(command, error, now=now, later=later, name=name)
     except BackendAmbiguousError as error:
-        mine.update(not_before=later, tries=tries, error=error.words)
-        logger.warning("%s: %s is ambiguous: %s", round_.cluster.name, command.key, error.words)
-        return False
+        logger.warning("%s: %s is ambiguous: %s", name, command.key, error.words)
+        return Result(
+            command.id, Command.State.SENT, tries, None, error.words, not_before=later, is_away=True
+        )
     except BackendError as error:
         raise AssertionError("the protocol knows three errors") from error
-    mine.update(state=Command.State.DONE, answered_at=now, tries=tries, error="", answer=answer)
-    return True
+    return Result(command.id, Command.State.DONE, tries, now, "", answer)
+
+
+def _away(
+    command: Command, error: BackendUnavailableError, *, now: datetime, later: datetime, name: str
+) -> Result:
+    """Held back by another call's failure: due at once again. Else when the cluster or we say."""
+    is_held_back = error.code == "held_back"
+    wait_s = error.retry_after_s
+    retry_after = None if wait_s is None else min(timedelta(seconds=wait_s), lease.REST_CAP)
+    if not is_held_back:
+        logger.warning("%s is away (%s): %s", name, command.key, error.words)
+    return Result(
+        command.id,
+        Command.State.WAITING,
+        command.tries + (not is_held_back),
+        None,
+        error.words,
+        not_before=now if is_held_back else now + retry_after if retry_after else later,
+        is_away=not is_held_back,
+        retry_after=retry_after,
+    )

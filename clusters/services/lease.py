@@ -9,6 +9,7 @@ from clusters.models import Lease
 
 BACKOFF_FIRST = timedelta(seconds=1)
 BACKOFF_CAP = timedelta(seconds=60)
+REST_CAP = timedelta(minutes=5)
 
 _TAKE = """
 INSERT INTO clusters_lease (cluster_id, kind, holder, epoch, expires_at, failures)
@@ -50,6 +51,16 @@ def give_back(*, cluster_id: UUID, kind: Lease.Kind, epoch: int, now: datetime) 
     """Frees the lease after success; the failures are forgotten."""
     Lease.objects.filter(cluster_id=cluster_id, kind=kind, epoch=epoch).update(
         expires_at=now, failures=0
+    )
+
+
+def rest(*, cluster_id: UUID, kind: Lease.Kind, epoch: int, until: datetime) -> None:
+    """Keeps the lease taken for as long as the cluster asked to be left alone.
+
+    It is no failure: the cluster answers. At most REST_CAP is sensible.
+    """
+    Lease.objects.filter(cluster_id=cluster_id, kind=kind, epoch=epoch).update(
+        expires_at=until, failures=0
     )
 
 

@@ -11,15 +11,23 @@ from threading import Lock
 import httpx
 import jwt
 
-from clusters.backends.slurm.errors import Fault, from_faults, from_text, read_faults
+from clusters.backends.slurm.errors import (
+    TOO_MANY,
+    Fault,
+    from_faults,
+    from_text,
+    read_faults,
+)
 from clusters.backends.slurm.values import Json
 from clusters.backends.slurm.versions import DIALECTS, Dialect, newest_known
+from clusters.backends.slurm.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError
 from clusters.core.backend import (
     BackendAmbiguousError,
     BackendError,
     BackendUnavailableError,
     Connection,
 )
+from kit.gate import GateShutError
 
 # The API version by endpoint: the list is half a megabyte, a server keeps its version for months.
 _DIALECT_BY_ENDPOINT: dict[str, Dialect] = {}
@@ -119,22 +127,21 @@ class SlurmClient:
         return TokenMint(self.connection.secret, int(life_s), self._clock)
 
     @cached_property
-    def _http(self) -> httpx.Client:
+    def _wire(self) -> Wire:
         connect_s = number_option(self.connection.options, "connect_timeout_s", 3)
-        http = httpx.Client(
-            base_url=self.connection.endpoint.rstrip("/"),
-            timeout=httpx.Timeout(self.timeout_s, connect=connect_s),
-            transport=self._transport,
-            trust_env=False,
-            follow_redirects=False,
+        endpoint = self.connection.endpoint
+        wire: Wire = (
+            KeptWire(endpoint, connect_s)
+            if self._transport is None
+            else HttpxWire(endpoint, connect_s, self._transport)
         )
         # a backend is made per task and may just be dropped: its sockets are not left to luck
-        weakref.finalize(self, http.close)
-        return http
+        weakref.finalize(self, wire.close)
+        return wire
 
     def close(self) -> None:
         """Close the connections it keeps alive."""
-        self._http.close()
+        self._wire.close()
 
     @property
     def dialect(self) -> Dialect:
@@ -198,53 +205,53 @@ class SlurmClient:
     ) -> Reply:
         user = account or self.connection.account
         headers = {"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": self._mint.token(user)}
-        request = self._http.build_request(method, url, headers=headers, json=body)
+        content = None
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+            content = json.dumps(body, separators=(",", ":")).encode()
         is_write = method != "GET"
-        begun = time.monotonic()
         try:
-            status, content = self._exchange(request, begun + self.timeout_s)
-        except (httpx.HTTPError, httpx.StreamError) as error:
-            raise _from_transport(error, is_write=is_write) from error
+            with self.connection.gate.passage():
+                begun = time.monotonic()
+                answer = self._wire.exchange(Request(method, url, headers, content), self.timeout_s)
+        except GateShutError:
+            words = "not called: it did not answer another call"
+            raise BackendUnavailableError(words, code="held_back") from None
+        except WireError as error:
+            raise _from_wire(error, is_write=is_write) from error
         took_s = time.monotonic() - begun
-        return _read(status, content, is_write=is_write, took_s=took_s, fine=frozenset(fine))
-
-    def _exchange(self, request: httpx.Request, deadline: float) -> tuple[int, bytes]:
-        """Send and read to the end, never beyond the deadline (httpx limits single reads only)."""
-        response = self._http.send(request, stream=True)
-        try:
-            chunks = []
-            for chunk in response.iter_bytes():
-                chunks.append(chunk)
-                if time.monotonic() > deadline:
-                    raise httpx.ReadTimeout("the reply did not end in time", request=request)
-            return response.status_code, b"".join(chunks)
-        finally:
-            response.close()
+        return _read(answer, is_write=is_write, took_s=took_s, fine=frozenset(fine))
 
 
-def _from_transport(error: Exception, *, is_write: bool) -> BackendError:
+def _from_wire(error: WireError, *, is_write: bool) -> BackendError:
     """Before the connection stood nothing was sent; afterwards a write may have been done."""
-    words = f"{type(error).__name__}: {error}"
-    was_sent = not isinstance(
-        error,
-        httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | httpx.UnsupportedProtocol,
-    )
-    if is_write and was_sent:
-        return BackendAmbiguousError(words, code="lost")
-    return BackendUnavailableError(words, code="unreachable" if not was_sent else "lost")
+    if is_write and error.was_sent:
+        return BackendAmbiguousError(str(error), code="lost")
+    return BackendUnavailableError(str(error), code="lost" if error.was_sent else "unreachable")
 
 
-def _read(
-    status: int, content: bytes, *, is_write: bool, took_s: float, fine: frozenset[int]
-) -> Reply:
+def _retry_after_s(answer: Answer) -> float | None:
+    """The seconds of a Retry-After; its other form, a date, needs a clock that agrees with ours."""
+    text = answer.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _read(answer: Answer, *, is_write: bool, took_s: float, fine: frozenset[int]) -> Reply:
+    status = answer.status
     try:
-        body = json.loads(content)
+        body = json.loads(answer.content)
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        text = content.decode("utf-8", "replace")
+        text = answer.content.decode("utf-8", "replace")
         # a reply cut short starts like JSON: it was on its way, whatever its status
-        raise from_text(text, is_write=is_write, status=500 if text[:1] in {"{", "["} else status)
+        shown = 500 if text[:1] in {"{", "["} and status != TOO_MANY else status
+        retry_after_s = _retry_after_s(answer)
+        raise from_text(text, is_write=is_write, status=shown, retry_after_s=retry_after_s)
+    if status == TOO_MANY:  # a proxy's, whatever it says in its body: it did not let us through
+        words = f"HTTP {status}: told to slow down"
+        retry_after_s = _retry_after_s(answer)
+        raise BackendUnavailableError(words, code=str(status), retry_after_s=retry_after_s)
     faults = read_faults(body)
     bad = tuple(fault for fault in faults if fault.number not in fine)
     # A job id beside errors: the job exists (held, or unable to start), so the caller judges.

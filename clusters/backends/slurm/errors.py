@@ -22,6 +22,7 @@ NO_SUCH_JOB = 2017
 ALREADY_DONE = 2021
 NOTHING_FOUND = 9003
 UNSPECIFIED = -1
+TOO_MANY = 429  # HTTP; slurmrestd never says it, proxies before it do
 _CONTROLLER_UNREACHED = {1800, 1804}  # connect failure, told to back off: nothing was sent
 _BAD_TOKEN = {1007}
 _ZERO_BYTES = 5005
@@ -79,15 +80,17 @@ def from_faults(
     return BackendRejectedError(words, code=str(fault.number or status))
 
 
-def from_text(text: str, *, is_write: bool, status: int) -> BackendError:
+def from_text(
+    text: str, *, is_write: bool, status: int, retry_after_s: float | None = None
+) -> BackendError:
     """The error of a reply that is no JSON object: slurmrestd's plain text, or a proxy's page."""
     words = f"HTTP {status}: {' '.join(text.split())[:200] or 'empty'}"
     if status == 401:
         return BackendUnavailableError(words, code="auth")
     if status == 404:
         return BackendUnavailableError(words, code="api_version")
-    if status in {429, 503}:
-        return BackendUnavailableError(words, code=str(status))
+    if status in {TOO_MANY, 503}:
+        return BackendUnavailableError(words, code=str(status), retry_after_s=retry_after_s)
     if 400 <= status < 500:
         return BackendRejectedError(words, code=str(status))
     return _lost(words, is_write=is_write, is_quick=False)
