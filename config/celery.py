@@ -5,17 +5,33 @@ keeps no result, and a late message expires.
 """
 
 import os
+from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from celery.signals import setup_logging
 
 from config import broker
 from config.queues import QUEUES
+from kit.logs import bound
+
+OF_A_CLUSTER = frozenset({"federation.tasks.dispatch", "federation.tasks.observe"})
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 broker.use()
-app = Celery("muster")
+
+
+class Followed(Task):  # type: ignore[type-arg]  # celery-types knows no parameters for a base
+    """A task whose log lines bear its id, its name and the cluster it is about."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it."""
+        about = kwargs.get("cluster_id") or (args[0] if args and self.name in OF_A_CLUSTER else "")
+        with bound(task=self.name, task_id=self.request.id, cluster_id=about):
+            return self.run(*args, **kwargs)
+
+
+app = Celery("muster", task_cls=Followed)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.update(
     accept_content=["json"],
@@ -33,6 +49,7 @@ app.conf.update(
     },
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
+    broker_channel_error_retry=True,  # its memory full is no reason to end
     broker_transport_options={
         "visibility_timeout": 3600,
         # A nudge gives up at once when the broker is away: the next tick finds the same rows.

@@ -32,7 +32,10 @@ class Environment:
         secure_cookies: cookies only over HTTPS.
         web_upstream: where the stream process forwards what is not an event stream; "" = nowhere.
         log_level: INFO, DEBUG, WARNING or ERROR.
+        log_format: `text` for people, `json` for programs: one object a line.
         test_db: name of the test database; tests only.
+        keep_events_days: how long events are kept, at least; at most a month longer.
+        keep_decisions_days: the same of the arbiter's decisions.
         arbiter_interval_ms: longest sleep between two cycles.
         lease_ms: life of a dispatch or observe lease; its holder renews it at a third of that.
         observe_interval_ms: how old an observation may be before the cluster is read again.
@@ -52,7 +55,10 @@ class Environment:
     secure_cookies: bool = True
     web_upstream: str = ""
     log_level: str = "INFO"
+    log_format: str = "text"
     test_db: str = ""
+    keep_events_days: int = 90
+    keep_decisions_days: int = 90
     arbiter_interval_ms: int = 1_000
     lease_ms: int = 15_000
     observe_interval_ms: int = 2_000
@@ -62,7 +68,10 @@ class Environment:
 
 
 # Read by test and demo scripts, not by the service.
-OTHER_VARIABLES = frozenset({"MUSTER_LIVE_SLURM", "MUSTER_JOB_TOKEN", "MUSTER_TRACES"})
+OTHER_VARIABLES = frozenset(
+    {"MUSTER_LIVE_SLURM", "MUSTER_KILL_SECONDS", "MUSTER_JOB_TOKEN", "MUSTER_TRACES"}
+)
+LOG_FORMATS = ("text", "json")
 UNPREFIXED = ("database_url", "database_direct_url", "redis_url")
 
 
@@ -114,7 +123,16 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         )
     if not settings.encryption_keys:
         raise BadEnvironmentError("MUSTER_ENCRYPTION_KEYS is empty; give at least one Fernet key.")
+    _refuse_out_of_range(settings)
     return settings
+
+
+def _refuse_out_of_range(settings: Environment) -> None:
+    if settings.log_format not in LOG_FORMATS:
+        raise BadEnvironmentError(f"MUSTER_LOG_FORMAT is one of {', '.join(LOG_FORMATS)}.")
+    for name in ("keep_events_days", "keep_decisions_days"):
+        if getattr(settings, name) < 1:
+            raise BadEnvironmentError(f"{_variable(name)} is at least 1.")
 
 
 def version() -> str:

@@ -31,6 +31,10 @@ def _database(url: str) -> dict[str, object]:
 
 DATABASES = {"default": _database(ENVIRONMENT.database_url)}
 DATABASE_DIRECT_URL = ENVIRONMENT.database_direct_url
+KEEP_DAYS = {  # tables that are kept by month
+    "tenancy_event": ENVIRONMENT.keep_events_days,
+    "federation_decision": ENVIRONMENT.keep_decisions_days,
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 SECRET_KEY = ENVIRONMENT.secret_key
@@ -62,6 +66,7 @@ INSTALLED_APPS = [
     "federation",
 ]
 MIDDLEWARE = [
+    "kit.logs.request_id_middleware",
     "django.middleware.security.SecurityMiddleware",
     "config.headers.content_security_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -142,10 +147,12 @@ SPECTACULAR_SETTINGS = {
 
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
 
+_FORMATTERS = {"text": "kit.logs.LineFormatter", "json": "kit.logs.JsonFormatter"}
+_OWN_HANDLER = {"handlers": ["console"], "propagate": False}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "formatters": {"line": {"()": _FORMATTERS[ENVIRONMENT.log_format]}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": ENVIRONMENT.log_level},
     "loggers": {
@@ -154,5 +161,8 @@ LOGGING = {
         "celery.app.trace": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
+        # The servers' lines in the form of ours.
+        "gunicorn.error": _OWN_HANDLER,
+        "uvicorn": _OWN_HANDLER,
     },
 }

@@ -1,18 +1,20 @@
 """Events and audit entries: written in the transaction of the service that causes them."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from kit.bulk import Statement, insertion, run
-from kit.intervals import DAY_MS
 from tenancy.models import AuditEntry, Event, IdempotencyRecord, Tick, User
 
+logger = logging.getLogger(__name__)
 CHANNEL = "muster"
 BELL = Statement(f"NOTIFY {CHANNEL}")  # what `ring` runs
 IDEMPOTENCY_LIFE = timedelta(hours=24)
-EVENT_LIFE = timedelta(milliseconds=90 * DAY_MS)
+ID_NAMES = ("fence", "attempt", "cluster")
+IDS_A_LINE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ def write_events(*, changes: Iterable[Change], now: datetime) -> None:
 
 def events_statement(*, changes: Sequence[Change], now: datetime) -> Statement:
     """What `write_events` runs, for one round trip with other statements. At least one event."""
+    _note(changes)
     rows = [
         {
             "kind": change.kind,
@@ -46,6 +49,28 @@ def events_statement(*, changes: Sequence[Change], now: datetime) -> Statement:
         for change in changes
     ]
     return insertion(Event, rows, {"at": now})
+
+
+def _note(changes: Sequence[Change]) -> None:
+    """A line in the log for each change of one attempt; alike ones without, many to a line.
+
+    So a job's id is found from its submit to its end in the logs of web, arbiter and workers. The
+    line is there before the transaction commits: what came of it, the event table says.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        ids = {name: change.data[name] for name in ID_NAMES if change.data.get(name)}
+        if ids:
+            about = "job" if change.kind.startswith("job.") else "subject"
+            extra = {"ids": {about: change.subject, **ids}}
+            logger.info("%s (%s)", change.kind, change.cause, extra=extra)
+        else:
+            alike.setdefault((change.kind, change.cause), []).append(change.subject)
+    for (kind, cause), subjects in alike.items():
+        about = "jobs" if kind.startswith("job.") else "subjects"
+        for start in range(0, len(subjects), IDS_A_LINE):
+            ids = {about: ",".join(subjects[start : start + IDS_A_LINE])}
+            logger.info("%s (%s)", kind, cause, extra={"ids": ids})
 
 
 def write_audit(
@@ -82,10 +107,9 @@ def ring() -> None:
 
 
 def prune(*, now: datetime) -> int:
-    """Deletes events and idempotency records past their lives; the number of rows deleted."""
-    events, _ = Event.objects.filter(at__lt=now - EVENT_LIFE).delete()
+    """Deletes idempotency records past their life; their number. Events: see `retention`."""
     keys, _ = IdempotencyRecord.objects.filter(created_at__lt=now - IDEMPOTENCY_LIFE).delete()
-    return events + keys
+    return keys
 
 
 def tick(*, queue: str, now: datetime) -> None:

@@ -2,7 +2,6 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from threading import Event as Flag
 
 import psycopg
@@ -14,9 +13,7 @@ from pytest_django import DjangoAssertNumQueries
 from tenancy.models import AuditEntry, Event
 from tenancy.services.records import (
     CHANNEL,
-    EVENT_LIFE,
     Change,
-    prune,
     ring,
     write_audit,
     write_events,
@@ -109,13 +106,3 @@ def test_what_is_rolled_back_leaves_neither_event_nor_audit_nor_ring() -> None:
         assert not list(listener.notifies(timeout=0.3))  # equal notices of one transaction merge
     assert not Event.objects.exists()
     assert not AuditEntry.objects.exists()
-
-
-@pytest.mark.django_db
-def test_pruning_takes_old_events_and_never_audit() -> None:
-    write_audit(actor=None, action="a", object_type="t", object_id="1", now=NOW - 9 * EVENT_LIFE)
-    for age in (EVENT_LIFE, EVENT_LIFE + timedelta(milliseconds=1)):
-        write_events(changes=[Change("a", str(age), None)], now=NOW - age)
-    assert prune(now=NOW) == 1
-    assert Event.objects.get().subject == str(EVENT_LIFE)
-    assert AuditEntry.objects.count() == 1
