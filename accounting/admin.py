@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.http import HttpRequest
 
-from accounting.models import Batch, Price, Transfer, UsageInterval, UsageRecord
+from accounting.models import Adjustment, Batch, Price, Transfer, UsageInterval, UsageRecord
 from accounting.selectors.prices import DEFAULT_CURRENCY
 from accounting.services.prices import PriceScope, set_price
 from kit.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
@@ -92,6 +92,15 @@ class UsageRecordAdmin(ReadOnlyAdmin):
     list_filter = ("service_class",)
     list_select_related = ("interval",)
     show_full_result_count = False
+
+
+@admin.register(Adjustment)
+class AdjustmentAdmin(ReadOnlyAdmin):
+    """Counter-entries; the REST route makes them."""
+
+    list_display = ("at", "tenant", "cause", "why")
+    list_filter = ("cause",)
+    list_select_related = ("tenant",)
 
 
 @admin.register(Transfer)

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from accounting.core.metering import ServiceClass
-from accounting.core.posting import Posting
+from accounting.core.posting import Adjusting, Posting
 from clusters.models import Cluster, Flavor
 from tenancy.models import Tenant, User
 
@@ -180,12 +180,53 @@ class Batch(models.Model):
         return f"batch {self.seq}"
 
 
+class Adjustment(models.Model):
+    """What is owed or given back beside metered usage: a counter-entry with its cause and why.
+
+    `cause`: `recovery` (usage of a time that a restore lost), `correction` or `refund`. `gpu_ms` is
+    the GPU time it is for, 0 = none. `job_id`, where known, is a job's public id.
+    """
+
+    class Cause(models.TextChoices):
+        """Why there is one."""
+
+        RECOVERY = "recovery"
+        CORRECTION = "correction"
+        REFUND = "refund"
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    at = models.DateTimeField()
+    actor = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="adjustments")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, null=True, related_name="+")
+    job_id = models.UUIDField(null=True)
+    cause = models.CharField(max_length=16, choices=Cause)
+    why = models.TextField()
+    gpu_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering: ClassVar = ["-at", "id"]
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(why__gt=""), name="adjustment_says_why"),
+            models.CheckConstraint(condition=Q(gpu_ms__gte=0), name="adjustment_gpu_ms"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cause} {self.id}"
+
+
 class Transfer(models.Model):
-    """One amount from one account to another, for one record. Balanced by construction."""
+    """One amount from one account to another, for one record or one adjustment.
+
+    Balanced by construction. Its id is made of what it is for, so that has one transfer only.
+    """
 
     id = models.UUIDField(primary_key=True, editable=False)
     batch = models.ForeignKey(Batch, models.PROTECT, related_name="transfers")
-    record = models.OneToOneField(UsageRecord, models.PROTECT, related_name="transfer")
+    record = models.OneToOneField(UsageRecord, models.PROTECT, null=True, related_name="transfer")
+    adjustment = models.ForeignKey(
+        Adjustment, models.PROTECT, null=True, db_index=False, related_name="transfers"
+    )
     debit = models.CharField(max_length=127)
     credit = models.CharField(max_length=127)
     amount_nano = models.BigIntegerField()
@@ -196,16 +237,29 @@ class Transfer(models.Model):
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(amount_nano__gte=0), name="transfer_not_negative"),
             models.CheckConstraint(condition=~Q(debit=F("credit")), name="transfer_two_accounts"),
+            models.CheckConstraint(
+                condition=Q(record=None) ^ Q(adjustment=None), name="transfer_for_one_thing"
+            ),
         ]
-        indexes: ClassVar = [models.Index(fields=["debit", "batch"], name="transfer_debit")]
+        indexes: ClassVar = [
+            models.Index(fields=["debit", "batch"], name="transfer_debit"),
+            models.Index(
+                fields=["adjustment"],
+                name="transfer_adjustment",
+                condition=Q(adjustment__isnull=False),
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.debit} > {self.credit} {self.amount_nano}"
 
     @property
-    def posting(self) -> Posting:
-        """The transfer with its record as the core sees them; the record is to be at hand."""
+    def posting(self) -> Posting | Adjusting:
+        """The transfer with what it is for as the core sees them; both are to be at hand."""
+        if self.adjustment is not None:
+            return self._adjusting(self.adjustment)
         record = self.record
+        assert record is not None  # noqa: S101 - a constraint holds that
         return Posting(
             record_id=record.id,
             interval_id=record.interval_id,
@@ -215,6 +269,19 @@ class Transfer(models.Model):
             gpus=record.gpus,
             gpu_ms=record.gpu_ms,
             price_id=record.price_id,
+            debit=self.debit,
+            credit=self.credit,
+            amount_nano=self.amount_nano,
+            currency=self.currency,
+        )
+
+    def _adjusting(self, adjustment: Adjustment) -> Adjusting:
+        return Adjusting(
+            adjustment_id=adjustment.id,
+            tenant=adjustment.tenant_id,
+            cause=adjustment.cause,
+            why=adjustment.why,
+            gpu_ms=adjustment.gpu_ms,
             debit=self.debit,
             credit=self.credit,
             amount_nano=self.amount_nano,

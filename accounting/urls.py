@@ -2,9 +2,11 @@
 
 from django.urls import path
 
-from accounting import api
+from accounting.api.adjustments import Adjustments
+from accounting.api.money import Ledger, Prices
 
 urlpatterns = [
-    path("prices", api.Prices.as_view(), name="prices"),
-    path("ledger", api.Ledger.as_view(), name="ledger"),
+    path("prices", Prices.as_view(), name="prices"),
+    path("ledger", Ledger.as_view(), name="ledger"),
+    path("adjustments", Adjustments.as_view(), name="adjustments"),
 ]

@@ -40,6 +40,29 @@ class Posting:
 
 
 @dataclass(frozen=True, slots=True)
+class Adjusting:
+    """One transfer that no metered usage is for: a correction with a cause and words why.
+
+    Amounts are nano-units and never negative: what is given back goes the other way.
+    """
+
+    adjustment_id: UUID
+    tenant: UUID
+    cause: str
+    why: str
+    gpu_ms: int
+    debit: str
+    credit: str
+    amount_nano: int
+    currency: str
+
+    @property
+    def transfer_id(self) -> UUID:
+        """The same adjustment has the same transfer, so booking twice is booking once."""
+        return fact_id("transfer", "adjustment", self.adjustment_id)
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """A sealed batch: `seq` counts from 1 without a gap, `at_ms` is our clock."""
 
@@ -47,7 +70,7 @@ class Batch:
     at_ms: int
     previous_hash: str
     hash: str
-    postings: tuple[Posting, ...]
+    postings: tuple[Posting | Adjusting, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +96,26 @@ def revenue_account(cluster: UUID, service_class: str) -> str:
     return f"revenue:{cluster}:{service_class}"
 
 
-def canonical(posting: Posting) -> bytes:
-    """The one byte string of a posting: a JSON array in a fixed order, without spaces."""
-    row = [
+def adjustments_account(cause: str) -> str:
+    """The account that adjustments of a cause are booked against."""
+    return f"adjustments:{cause}"
+
+
+def canonical(posting: Posting | Adjusting) -> bytes:
+    """The one byte string of a row: a JSON array in a fixed order, without spaces."""
+    row: list[object] = [
         str(posting.transfer_id),
         posting.debit,
         posting.credit,
         posting.amount_nano,
         posting.currency,
+        *(_usage(posting) if isinstance(posting, Posting) else _adjusted(posting)),
+    ]
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=True).encode()
+
+
+def _usage(posting: Posting) -> list[object]:
+    return [
         str(posting.record_id),
         str(posting.interval_id),
         posting.start_ms,
@@ -90,10 +125,15 @@ def canonical(posting: Posting) -> bytes:
         posting.gpu_ms,
         posting.price_id,
     ]
-    return json.dumps(row, separators=(",", ":"), ensure_ascii=True).encode()
 
 
-def seal(*, seq: int, at_ms: int, previous_hash: str, postings: Sequence[Posting]) -> Batch:
+def _adjusted(row: Adjusting) -> list[object]:
+    return ["adjustment", str(row.adjustment_id), str(row.tenant), row.cause, row.why, row.gpu_ms]
+
+
+def seal(
+    *, seq: int, at_ms: int, previous_hash: str, postings: Sequence[Posting | Adjusting]
+) -> Batch:
     """The batch with its hash. The order in which rows are given does not matter."""
     ordered = tuple(sorted(postings, key=lambda posting: posting.transfer_id))
     header = json.dumps([seq, at_ms, len(ordered)], separators=(",", ":")).encode()

@@ -10,7 +10,7 @@ from django.db.models import Count, F, Min, Q, Sum
 
 from accounting.core.posting import Batch as SealedBatch
 from accounting.core.posting import LedgerFault, verify
-from accounting.models import Batch, Transfer, UsageInterval, UsageRecord
+from accounting.models import Adjustment, Batch, Transfer, UsageInterval, UsageRecord
 from kit.intervals import to_ms
 from tenancy.models import Tenant, User
 from tenancy.selectors.access import visible_tenant_ids
@@ -64,20 +64,51 @@ def transfer_page(
     the (batch, id) of the last one seen.
     """
     rows = Transfer.objects.select_related(
-        "batch", "record__interval__tenant", "record__interval__cluster"
+        "batch",
+        "record__interval__tenant",
+        "record__interval__cluster",
+        "adjustment__tenant",
+        "adjustment__cluster",
     )
     visible = visible_tenant_ids(user)
     if visible is not None:
-        rows = rows.filter(record__interval__tenant__in=visible)
+        rows = rows.filter(_either("tenant__in", visible))
     if under:
         tops = Tenant.objects.filter(path__in=under).values_list("id", flat=True)
-        rows = rows.filter(record__interval__tenant__lineage__overlap=list(tops))
+        rows = rows.filter(_either("tenant__lineage__overlap", list(tops)))
     if jobs:
-        rows = rows.filter(record__interval__job_id__in=jobs)
+        rows = rows.filter(_either("job_id__in", jobs))
     if after is not None:
         seq, transfer_id = after
         rows = rows.filter(Q(batch__lt=seq) | Q(batch=seq, id__gt=transfer_id))
     return list(rows.order_by("-batch_id", "id")[: limit + 1])
+
+
+def _either(lookup: str, value: object) -> Q:
+    """A condition on whatever the transfer is for: usage, or an adjustment."""
+    return Q(**{f"record__interval__{lookup}": value}) | Q(**{f"adjustment__{lookup}": value})
+
+
+def adjustment_page(
+    user: User, *, under: Sequence[str], after: tuple[datetime, UUID] | None, limit: int
+) -> list[Adjustment]:
+    """At most `limit` + 1 adjustments of tenants the user may see, newest first.
+
+    `under` are paths of tenants, each with all below it; `after` is (when, id) of the last seen.
+    """
+    rows = Adjustment.objects.select_related("tenant", "cluster", "actor").prefetch_related(
+        "transfers"
+    )
+    visible = visible_tenant_ids(user)
+    if visible is not None:
+        rows = rows.filter(tenant__in=visible)
+    if under:
+        tops = Tenant.objects.filter(path__in=under).values_list("id", flat=True)
+        rows = rows.filter(tenant__lineage__overlap=list(tops))
+    if after is not None:
+        at, adjustment_id = after
+        rows = rows.filter(Q(at__lt=at) | Q(at=at, id__gt=adjustment_id))
+    return list(rows.order_by("-at", "id")[: limit + 1])
 
 
 def verify_ledger() -> LedgerFault | None:
@@ -86,9 +117,13 @@ def verify_ledger() -> LedgerFault | None:
     Reads the whole ledger in one pass, a chunk at a time. That the newest batches are there at all
     only an anchor kept elsewhere can tell (the last batch's `seq` and `hash`).
     """
-    orphan = UsageRecord.objects.filter(transfer=None).values_list("id", flat=True).first()
-    if orphan is not None:
-        return LedgerFault(0, f"the usage record {orphan} has no transfer")
+    for kind, without in (
+        ("usage record", UsageRecord.objects.filter(transfer=None)),
+        ("adjustment", Adjustment.objects.filter(transfers=None)),
+    ):
+        orphan = without.values_list("id", flat=True).first()
+        if orphan is not None:
+            return LedgerFault(0, f"the {kind} {orphan} has no transfer")
     odd = (
         Batch.objects.annotate(held=Count("transfers"), sum=Sum("transfers__amount_nano"))
         .exclude(held=F("rows"), sum=F("total_nano"))
@@ -108,7 +143,7 @@ def last_seal() -> tuple[int, str] | None:
 def _sealed_batches() -> Iterator[SealedBatch]:
     """Every batch with its postings, in order."""
     rows = (
-        Transfer.objects.select_related("batch", "record")
+        Transfer.objects.select_related("batch", "record", "adjustment")
         .order_by("batch_id", "id")
         .iterator(chunk_size=CHUNK)
     )

@@ -211,7 +211,7 @@ def _write_batch(work: _Work, now: datetime) -> Batch:
                 amount_nano=posting.amount_nano,
                 currency=posting.currency,
             )
-            for posting in sealed.postings
+            for posting in work.postings
         ]
     )
     return batch

@@ -91,7 +91,7 @@ def test_the_append_only_migration_goes_back_and_forth() -> None:
             cursor.execute("SELECT count(*) FROM pg_trigger WHERE tgname = 'append_only'")
             return int(cursor.fetchone()[0])
 
-    assert triggers() == 3
+    assert triggers() == 4
     executor = MigrationExecutor(connection)
     try:
         executor.migrate([("accounting", "0001_initial")])
@@ -99,4 +99,4 @@ def test_the_append_only_migration_goes_back_and_forth() -> None:
     finally:
         executor.loader.build_graph()
         executor.migrate(executor.loader.graph.leaf_nodes())
-    assert triggers() == 3
+    assert triggers() == 4

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounting.core.metering import ServiceClass
-from accounting.models import Price, Transfer
+from accounting.models import Price, Transfer, UsageRecord
 from accounting.selectors.ledger import transfer_page
 from accounting.selectors.prices import price_page
 from accounting.services.prices import PriceScope, set_price
@@ -89,13 +89,14 @@ TRANSFER = component(
         credit=TEXT,
         amount=MONEY,
         tenant=TEXT,
-        job=UUID_TEXT,
-        cluster=TEXT,
-        flavor=TEXT,
-        **{"class": CLASS},
-        gpus=NUMBER,
-        start=MOMENT,
-        end=MOMENT,
+        adjustment=or_null({**UUID_TEXT, "description": "Set: not usage, but a counter-entry."}),
+        job=or_null(UUID_TEXT),
+        cluster=or_null(TEXT),
+        flavor=or_null(TEXT),
+        **{"class": or_null(CLASS)},
+        gpus=or_null(NUMBER),
+        start=or_null(MOMENT),
+        end=or_null(MOMENT),
         gpu_ms=NUMBER,
         gpu_hours=TEXT,
     ),
@@ -146,7 +147,7 @@ class Prices(Endpoint):
             price = set_price(
                 actor=actor,
                 scope=_scope(wanted),
-                nano_per_gpu_hour=_nano(wanted["amount"]),
+                nano_per_gpu_hour=nano_of(wanted["amount"]),
                 currency=wanted["currency"],
                 effective_from=_moment(wanted["effective_from"]),
                 why=wanted.get("why", ""),
@@ -177,7 +178,7 @@ class Ledger(Endpoint):
         rows = transfer_page(
             user_of(request),
             under=many(request, "tenant"),
-            jobs=[_uuid(text, "job") for text in many(request, "job")],
+            jobs=[uuid_of(text, "job") for text in many(request, "job")],
             after=_after(page.after),
             limit=page.limit,
         )
@@ -200,9 +201,7 @@ def price_document(price: Price) -> dict[str, Any]:
 
 
 def transfer_document(transfer: Transfer) -> dict[str, Any]:
-    """A transfer with the piece of usage it is for; that piece is on the cluster's clock."""
-    record = transfer.record
-    interval = record.interval
+    """A transfer with the piece of usage it is for (on the cluster's clock), or the adjustment."""
     return {
         "id": str(transfer.pk),
         "batch": transfer.batch_id,
@@ -210,7 +209,15 @@ def transfer_document(transfer: Transfer) -> dict[str, Any]:
         "debit": transfer.debit,
         "credit": transfer.credit,
         "amount": money(transfer.amount_nano, transfer.currency),
+        **(_adjusted(transfer) if transfer.record is None else _used(transfer.record)),
+    }
+
+
+def _used(record: UsageRecord) -> dict[str, Any]:
+    interval = record.interval
+    return {
         "tenant": interval.tenant.path,
+        "adjustment": None,
         "job": str(interval.job_id),
         "cluster": interval.cluster.name,
         "flavor": interval.flavor_id,
@@ -219,6 +226,19 @@ def transfer_document(transfer: Transfer) -> dict[str, Any]:
         "start": iso(from_ms(record.start_ms)),
         "end": iso(from_ms(record.end_ms)),
         **gpu_time(record.gpu_ms),
+    }
+
+
+def _adjusted(transfer: Transfer) -> dict[str, Any]:
+    adjustment = transfer.adjustment
+    assert adjustment is not None  # noqa: S101 - a transfer is for one of the two
+    return {
+        "tenant": adjustment.tenant.path,
+        "adjustment": str(adjustment.pk),
+        "job": None if adjustment.job_id is None else str(adjustment.job_id),
+        "cluster": adjustment.cluster.name if adjustment.cluster else None,
+        **dict.fromkeys(("flavor", "class", "gpus", "start", "end")),
+        **gpu_time(adjustment.gpu_ms),
     }
 
 
@@ -263,7 +283,7 @@ def _scope(wanted: dict[str, str]) -> PriceScope:
     )
 
 
-def _nano(text: str) -> int:
+def nano_of(text: str) -> int:
     if AMOUNT.fullmatch(text) is None:
         detail = 'Give a decimal string with at most 9 decimals, such as "2.50".'
         raise InvalidContentError(detail, pointer="/amount")
@@ -278,7 +298,7 @@ def _moment(text: str) -> datetime:
         raise InvalidContentError(detail, pointer="/effective_from") from None
 
 
-def _uuid(text: str, name: str) -> UUID:
+def uuid_of(text: str, name: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
@@ -292,4 +312,4 @@ def _after(cursor: object) -> tuple[int, UUID] | None:
     seq, _, transfer_id = cursor.partition(":")
     if not (seq.isascii() and seq.isdigit() and len(seq) < 19):
         raise wrong_parameter("cursor", "cursor must be one that a `next` address carried.")
-    return int(seq), _uuid(transfer_id, "cursor")
+    return int(seq), uuid_of(transfer_id, "cursor")
