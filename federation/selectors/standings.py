@@ -75,6 +75,21 @@ class Standing:
         """How many cases there are."""
         return sum(self.counts.values())
 
+    @property
+    def word(self) -> str:
+        """One word for people: `never seen`, `silent`, or what its configuration says."""
+        if self.age_ms is None:
+            return "never seen"
+        if not self.is_reachable:
+            return "silent"
+        is_open = self.cluster.state == Cluster.State.ACTIVE
+        return "open" if is_open else self.cluster.state.replace("_", " ")
+
+    @property
+    def found(self) -> list[tuple[str, int]]:
+        """The kinds of which there are cases, with their numbers."""
+        return [(kind.value, count) for kind, count in self.counts.items() if count]
+
 
 def standings(now: datetime) -> list[Standing]:
     """Every member cluster, in the order of their names. 7 queries whatever their number."""

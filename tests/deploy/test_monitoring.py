@@ -35,7 +35,8 @@ def expressions() -> list[str]:
     """Every expression of the rules and the dashboard."""
     dashboard = json.loads(DASHBOARD.read_text())
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    variables = [row.get("definition", "") for row in dashboard["templating"]["list"]]
+    listed = dashboard["templating"]["list"]
+    variables = [row["definition"] for row in listed if row["type"] == "query"]
     return [*(rule["expr"] for rule in rules()), *queries, *variables]
 
 

@@ -28,7 +28,7 @@ def text(client: Client, path: str) -> str:
 
 
 def address(route: URLPattern, job: Job) -> str:
-    given = {"name": "alpine", "job_id": job.uuid, "action": "cancel"}
+    given = {"name": "alpine", "job_id": job.uuid, "case_id": job.uuid, "action": "cancel"}
     names = route.pattern.converters
     return reverse(str(route.name), kwargs={name: given[name] for name in names})
 
