@@ -56,7 +56,7 @@ _ENDS = {
 }
 # What another try can mend; it is the fault of the machine, not of the job.
 _RESTARTS = {Cause.NODE_FAILURE, Cause.START_TIMEOUT, Cause.REJECTED}
-_REQUEUES = {Cause.PREEMPTED, Cause.VANISHED, Cause.RESUBMITTED}
+_REQUEUES = {Cause.PREEMPTED, Cause.VANISHED, Cause.RESUBMITTED, Cause.CUT_OFF}
 
 
 @dataclass(frozen=True, slots=True)
