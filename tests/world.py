@@ -32,6 +32,7 @@ from federation.models import Job
 from federation.selectors.attempts import fences_to_look_up
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import begin_term, commit_plan
+from federation.services.life import tend_clusters
 from federation.services.reconcile import reconcile_cluster
 from federation.services.submit import submit_jobs
 from quotas.services import set_quota
@@ -216,6 +217,7 @@ class World:
 
     def decide(self) -> None:
         """One cycle of the arbiter."""
+        tend_clusters(now=utc_now())
         self.epoch = self.epoch or begin_term(now=utc_now())
         plan = decide(take_snapshot(utc_now()))
         commit_plan(plan=plan, epoch=self.epoch, now=utc_now())
@@ -235,7 +237,7 @@ class World:
 
     def observe(self) -> None:
         """Reads every cluster and reconciles."""
-        for cluster in self.clusters.values():
+        for cluster in Cluster.objects.filter(pk__in=[row.pk for row in self.clusters.values()]):
             observe(
                 cluster_id=cluster.id,
                 fences=fences_to_look_up(cluster.id),

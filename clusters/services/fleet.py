@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from clusters.models import Cluster, Lease
+from clusters.services.lease import BACKOFF_CAP
 from tenancy.models import User
 from tenancy.services.records import Change, ring, write_audit, write_events
 
@@ -59,7 +60,10 @@ def set_state(
 def close_breaker(*, cluster_id: UUID, now: datetime) -> None:
     """Ends the back-off of a cluster that did not answer, because something about it changed.
 
-    Only leases with failures are touched. Should one be in use just then, its holder's results are
-    fenced by the epoch, and what it sent is looked up before it is sent again.
+    Only leases with failures are touched, and none that is held for longer than any back-off: a
+    recovery does that. Should one be in use just then, its holder's results are fenced by the
+    epoch, and what it sent is looked up before it is sent again.
     """
-    Lease.objects.filter(cluster_id=cluster_id, failures__gt=0).update(failures=0, expires_at=now)
+    Lease.objects.filter(
+        cluster_id=cluster_id, failures__gt=0, expires_at__lte=now + BACKOFF_CAP
+    ).update(failures=0, expires_at=now)

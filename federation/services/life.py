@@ -14,6 +14,7 @@ from accounting.services.usage import RunFact, record_runs
 from clusters.models import Cluster, Command, Node, Observation
 from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
+from federation.core.rebuilt import forgotten
 from federation.core.reconciliation import Cause, Wish, after_end
 from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
@@ -25,10 +26,6 @@ from tenancy.services.records import Change, ring, write_audit, write_events
 MOST_NAMED = 10
 MOST_A_TURN = 500
 PLANS = tuple(plan.value for plan in Cluster.LeavePlan)
-FORGOTTEN = (
-    "{cluster} left while this ran there, and nobody looks any more. It may have gone on. "
-    "It is billed up to the moment it was last seen. Release the job to run it again, or cancel it."
-)
 CANCELLED = "Cancelled; its cluster left before it said that the job is over there."
 
 
@@ -214,7 +211,7 @@ def _end(cluster: Cluster, attempt: Attempt, now: datetime) -> Change:
     cause = Cause(attempt.end_cause) if attempt.end_cause else Cause.CUT_OFF
     if was_sent:
         cause, hold_by = Cause.LOST, hold_by or "owner"
-        words = FORGOTTEN.format(cluster=cluster.name)
+        words = forgotten(cluster.name)
         _bill_to_last_moment(cluster, attempt, now)
         attempt.backend_reason = words
     attempt.state, attempt.end_cause, attempt.ended_at = Attempt.State.ENDED, cause, now

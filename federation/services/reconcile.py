@@ -34,6 +34,8 @@ from federation.selectors.attempts import (
     node_facts,
     open_attempts,
 )
+from federation.services.rebuilt import note_rebuilt
+from kit.bulk import update_rows
 from kit.intervals import from_ms, to_ms
 from tenancy.services.records import Change, ring, write_events
 
@@ -112,6 +114,8 @@ def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
         steps = _steps(open_attempts(cluster_id, differing), last, now)
         _apply(cluster_id, steps, now)
         _cancel_orphans(cluster_id, orphans, now)
+    if any(step.verdict.phase is Phase.LOST for step in steps):
+        note_rebuilt(cluster_id=cluster_id, now=now)
     return len(steps)
 
 
@@ -163,8 +167,8 @@ def _apply(cluster_id: UUID, steps: Sequence[Step], now: datetime) -> None:
         if step.verdict.abort is not None:
             _abort(step, nodes, now)
         changes.extend(_update_job(step, nodes, now))
-    Attempt.objects.bulk_update([step.attempt for step in steps], ATTEMPT_FIELDS, batch_size=500)
-    Job.objects.bulk_update([step.job for step in steps], JOB_FIELDS, batch_size=500)
+    update_rows(Attempt, [vars(step.attempt) for step in steps], ATTEMPT_FIELDS)
+    update_rows(Job, [vars(step.job) for step in steps], JOB_FIELDS)
     converging = [step.attempt.fence for step in steps if step.verdict.converge]
     if converging:
         _converge(converging, now)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from federation.core.lifecycle import JobState
+from federation.core.rebuilt import LEFT, REBUILT
 from federation.models import Attempt, Job
 from tenancy.models import Event
 
@@ -38,6 +39,10 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
         "Ended for certain on {cluster}; waits for another place",
         "warn",
     ),
+    ("job.queued", "cut_off"): (
+        "{cluster} takes nothing any more; waits for another place",
+        "warn",
+    ),
     ("job.queued", ""): ("Waits in the queue", ""),
     ("job.changed", ""): ("Changed by {user}: {fields}", ""),
     ("job.dispatching", ""): ("Bound to {cluster}: {gpus} GPUs of {flavor}, {class}", "busy"),
@@ -51,9 +56,15 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
         "{user} starts it anew; first {cluster} has to end it",
         "warn",
     ),
+    ("job.stopping", "cut_off"): ("{cluster} leaves; being stopped there", "warn"),
     ("job.stopping", ""): ("Being stopped", "warn"),
     ("job.held", "held_by_owner"): ("Held by {user}", "warn"),
     ("job.held", "held_by_admin"): ("Held by {user}, an admin", "warn"),
+    ("job.held", "forgotten"): ("{cluster} left while it ran there; held for its owner", "bad"),
+    ("job.held", "cut_off"): (
+        "{cluster} left; held for its owner, as nobody knows what it did",
+        "bad",
+    ),
     ("job.held", ""): ("Held", "warn"),
     ("job.unknown", ""): ("{cluster} does not know it any more, or is silent", "bad"),
     ("job.succeeded", ""): ("Succeeded: every rank ended well", "good"),
@@ -101,7 +112,7 @@ def why(job: Job, attempt: Attempt | None) -> Why:
     """Why the job is not running, in words; empty when it runs or is over."""
     state = JobState(job.state)
     if state is JobState.HELD:
-        return Why(_HELD.get(job.held_by, "Held."))
+        return Why(_explained(attempt) or _HELD.get(job.held_by, "Held."))
     if state is JobState.QUEUED:
         return _waiting(tuple(job.reasons))
     if state.is_final:
@@ -110,7 +121,15 @@ def why(job: Job, attempt: Attempt | None) -> Why:
     words = _STANDING.get(state, "").format(cluster=cluster)
     if attempt and attempt.backend_reason and state is JobState.PENDING:
         words += f" It says: {attempt.backend_reason}."
+    if state is JobState.UNKNOWN:
+        words = _explained(attempt) or words
     return Why(words)
+
+
+def _explained(attempt: Attempt | None) -> str:
+    """What we wrote at a lost attempt: that its cluster left or was rebuilt; "" for other words."""
+    words = attempt.backend_reason if attempt else ""
+    return words if any(mark in words for mark in (REBUILT, LEFT)) else ""
 
 
 def _waiting(reasons: tuple[Mapping[str, Any], ...]) -> Why:

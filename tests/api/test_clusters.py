@@ -217,7 +217,7 @@ def test_new_credentials_are_tried_before_the_old_ones_go(world: World, there: S
     now = timezone.now()
     for kind in Lease.Kind:
         Lease.objects.create(
-            cluster=cluster, kind=kind, expires_at=now + timedelta(hours=1), failures=9
+            cluster=cluster, kind=kind, expires_at=now + timedelta(seconds=50), failures=9
         )
     wrong = world.ada.post("/clusters/borealis/rotate", {"secret": text_of(b"another key" * 3)})
     assert (wrong.status_code, problem(wrong)["code"]) == (502, "probe_failed")
