@@ -18,7 +18,8 @@ def call(deed: Deed, cluster: Running, data: Json) -> Json:
     hints = typing.get_type_hints(deed)
     for name, value in data.items():
         kind = hints.get(name, object)
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+        wrong = isinstance(value, bool) and kind is not bool  # a bool is an int to Python
+        if wrong or not isinstance(value, kind):
             raise ValueError(f"{name}: must be {getattr(kind, '__name__', kind)}, not {value!r}")
     return deed(cluster, **data)
 

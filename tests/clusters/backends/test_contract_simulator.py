@@ -21,8 +21,6 @@ from tests.clusters.backends.site import Site
 
 KEY = b"a key of thirty-two bytes, no more"
 SPEED = 5.0
-NO_HAND = {contract.a_requeue_makes_two_runs: "the simulator has no hand that requeues a job"}
-SCENARIOS = [scenario for scenario in contract.SCENARIOS if scenario not in NO_HAND]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class SimulatorHands:
         httpx.post(f"{self.endpoint}/_control/{deed}", json=body).raise_for_status()
 
     def requeue(self, job_id: str) -> None:
-        raise NotImplementedError(job_id)
+        self.post("jobs/requeue", job_id=int(job_id))
 
     def node_down(self, node: str) -> None:
         self.post("nodes/down", nodes=node, reason="contract")
@@ -98,6 +96,6 @@ def site(endpoints: dict[str, str], request: pytest.FixtureRequest) -> Iterator[
     wire.close()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+@pytest.mark.parametrize("scenario", contract.SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_simulator(site: Site, scenario: Scenario) -> None:
     scenario(site)
