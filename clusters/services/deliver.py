@@ -113,7 +113,7 @@ def deliver(
 
 def _deliver_due(round_: Delivery, pool: ThreadPoolExecutor, until: datetime) -> int:
     """Claims and calls until nothing is due, the time is over or the cluster is away."""
-    mine = {"cluster_id": round_.cluster.id, "kind": Lease.Kind.DISPATCH, "epoch": round_.epoch}
+    cluster_id, epoch, kind = round_.cluster.id, round_.epoch, Lease.Kind.DISPATCH
     made = 0
     while round_.clock() < until:
         commands = _claim(round_)
@@ -123,13 +123,16 @@ def _deliver_due(round_: Delivery, pool: ThreadPoolExecutor, until: datetime) ->
             break
         made += len(commands)
         trouble = _call_all(round_, pool, commands)
-        if trouble is not None and trouble.retry_after is not None:
-            lease.rest(**mine, until=round_.clock() + trouble.retry_after)
-            return made
-        if trouble is not None:
-            lease.back_off(**mine, now=round_.clock())
-            return made
-    lease.give_back(**mine, now=round_.clock())
+        if trouble is None:
+            continue
+        now = round_.clock()
+        if trouble.retry_after is None:
+            lease.back_off(cluster_id=cluster_id, kind=kind, epoch=epoch, now=now)
+        else:
+            until = now + trouble.retry_after
+            lease.rest(cluster_id=cluster_id, kind=kind, epoch=epoch, until=until)
+        return made
+    lease.give_back(cluster_id=cluster_id, kind=kind, epoch=epoch, now=round_.clock())
     return made
 
 

@@ -18,6 +18,7 @@ from clusters.models import Cluster, Lease, Node, Observation
 from clusters.selectors.connection import connection_of
 from clusters.selectors.traffic import gang_to_json
 from clusters.services import lease
+from kit.bulk import insert_rows, update_rows
 from kit.crypto import UndecryptableError
 from kit.intervals import from_ms, to_ms
 from tenancy.services.records import Change, ring, write_events
@@ -99,7 +100,7 @@ def store(*, cluster_id: UUID, seen: Seen, now: datetime) -> None:
     ]
     if stored is None or stored.reservations != reservations:
         changed = True
-    _store_reading(cluster, seen, reservations, now)
+    _store_reading(cluster, stored, seen, reservations, now)
     was_silent = cluster.failing_since is not None
     Cluster.objects.filter(id=cluster_id).update(
         last_seen_at=now,
@@ -134,35 +135,42 @@ def _facts(node: NodeSeen, seen: Seen) -> dict[str, Any]:
 def _store_nodes(cluster: Cluster, seen: Seen) -> bool:
     """Inserts, updates and deletes node rows; whether anything differed."""
     known = {row["name"]: row for row in cluster.nodes.values("id", "name", *NODE_FACTS)}
-    new, changed = [], []
+    new: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
     for node in seen.nodes:
         facts = _facts(node, seen)
         row = known.pop(node.name, None)
         if row is None:
-            new.append(Node(cluster=cluster, name=node.name, **facts))
+            new.append({"cluster_id": cluster.id, "name": node.name, **facts})
         elif any(row[name] != value for name, value in facts.items()):
-            changed.append(Node(id=row["id"], cluster=cluster, name=node.name, **facts))
-    if new:
-        Node.objects.bulk_create(new)
-    if changed:
-        Node.objects.bulk_update(changed, NODE_FACTS, batch_size=500)
+            changed.append({"id": row["id"], **facts})
+    insert_rows(Node, new)
+    update_rows(Node, changed, NODE_FACTS)
     if known:
         Node.objects.filter(id__in=[row["id"] for row in known.values()]).delete()
     return bool(new or changed or known)
 
 
-def _store_reading(cluster: Cluster, seen: Seen, reservations: list[Any], now: datetime) -> None:
-    Observation.objects.update_or_create(
-        cluster=cluster,
-        defaults={
-            "begun_at": from_ms(seen.begun_ms),
-            "ended_at": now,
-            "accounting_answered": seen.accounting_answered,
-            "gangs": [gang_to_json(gang) for gang in seen.gangs],
-            "queues": [[q.name, q.is_open, q.nodes, q.max_time_s] for q in seen.queues],
-            "reservations": reservations,
-            "foreign_running": seen.foreign.running,
-            "foreign_pending": seen.foreign.pending,
-            "foreign_pending_gpus": seen.foreign.pending_gpus,
-        },
-    )
+def _store_reading(
+    cluster: Cluster,
+    stored: Observation | None,
+    seen: Seen,
+    reservations: list[Any],
+    now: datetime,
+) -> None:
+    """When it was read, and of the rest what differs: thousands of gangs are half a megabyte."""
+    values: dict[str, Any] = {
+        "accounting_answered": seen.accounting_answered,
+        "gangs": [gang_to_json(gang) for gang in seen.gangs],
+        "queues": [[q.name, q.is_open, q.nodes, q.max_time_s] for q in seen.queues],
+        "reservations": reservations,
+        "foreign_running": seen.foreign.running,
+        "foreign_pending": seen.foreign.pending,
+        "foreign_pending_gpus": seen.foreign.pending_gpus,
+    }
+    when = {"begun_at": from_ms(seen.begun_ms), "ended_at": now}
+    if stored is None:
+        Observation.objects.create(cluster=cluster, **when, **values)
+        return
+    changed = {name: value for name, value in values.items() if getattr(stored, name) != value}
+    Observation.objects.filter(pk=stored.pk).update(**when, **changed)

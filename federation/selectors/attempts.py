@@ -15,6 +15,12 @@ from federation.models import Attempt
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from kit.intervals import to_ms
 
+_JUDGED = (
+    *("id", "fence", "state", "accepted_at", "started_at", "end_cause"),
+    *("backend_id", "backend_state", "backend_reason", "runs"),
+    *("job__state", "job__cancel_asked_at", "job__hold_asked_by", "job__start_timeout_ms"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class LastReading:
@@ -49,14 +55,22 @@ def _ms(moment: datetime | None) -> int | None:
     return None if moment is None else to_ms(moment)
 
 
-def _order(command: Command) -> Order:
-    return Order(
-        command.state,
-        command.sent_at is not None,
-        _ms(command.answered_at),
-        command.error,
-        (command.answer or {}).get("backend_id", ""),
-    )
+def _orders(fences: Sequence[str]) -> dict[tuple[str, str], Order]:
+    """Our orders to submit and cancel by fence and kind."""
+    rows = Command.objects.filter(
+        fence__in=fences, kind__in=[Command.Kind.SUBMIT, Command.Kind.CANCEL]
+    ).values_list("key", "fence", "kind", "state", "sent_at", "answered_at", "error", "answer")
+    return {
+        (fence, kind): Order(
+            state,
+            sent_at is not None,
+            _ms(answered_at),
+            error,
+            (answer or {}).get("backend_id", ""),
+        )
+        for key, fence, kind, state, sent_at, answered_at, error, answer in rows
+        if key.startswith(("submit:", "cancel:"))
+    }
 
 
 def stop_cause(attempt: Attempt) -> str:
@@ -71,18 +85,18 @@ def stop_cause(attempt: Attempt) -> str:
 def open_attempts(
     cluster_id: UUID, only: Sequence[UUID] | None = None
 ) -> list[tuple[Attempt, OpenAttempt]]:
-    """Open attempts of a cluster (or some of them), as rows and as the core's value. 2 queries."""
+    """Open attempts of a cluster (or some of them), as rows and as the core's value. 2 queries.
+
+    All of them are many: they come with what judging needs, the rest is loaded if it is used.
+    """
     rows = OPEN_ATTEMPTS.filter(cluster_id=cluster_id)
-    if only is not None:
-        rows = rows.filter(id__in=only)
-    attempts = list(rows.select_related("job", "job__user", "cluster").order_by("job_id"))
-    orders: dict[tuple[str, str], Order] = {}
-    for command in Command.objects.filter(
-        fence__in=[attempt.fence for attempt in attempts],
-        kind__in=[Command.Kind.SUBMIT, Command.Kind.CANCEL],
-    ).defer("payload"):
-        if command.key.startswith(("submit:", "cancel:")):
-            orders[command.fence, command.kind] = _order(command)
+    if only is None:
+        rows = rows.select_related("job").only(*_JUDGED)
+    else:
+        rows = rows.filter(id__in=only).select_related("job", "job__user", "cluster")
+        rows = rows.defer("job__spec", "job__options", "job__reasons")
+    attempts = list(rows.order_by("job_id"))
+    orders = _orders([attempt.fence for attempt in attempts])
     return [
         (
             attempt,

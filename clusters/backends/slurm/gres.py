@@ -7,6 +7,7 @@ and untyped counts of the same GPUs are never added up.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 _DETAIL = re.compile(r"\([^()]*\)")
@@ -21,6 +22,7 @@ def by_type(text: str | None, resource: str = "gpu") -> dict[str, int]:
     return _settle(_items(text or "", resource))
 
 
+@lru_cache(maxsize=4096)
 def count(text: str | None, resource: str = "gpu") -> int:
     """How many devices a string speaks of, each once."""
     return sum(by_type(text, resource).values())
@@ -36,12 +38,14 @@ def count_tres(rows: Iterable[Mapping[str, Any]] | None, resource: str = "gpu") 
     return sum(_settle((kind, n) for (name, _, kind), n in pairs if name == resource).values())
 
 
+@lru_cache(maxsize=4096)
 def memory_mib(tres: str | None) -> int:
     """The `mem=` part of a TRES string in MiB, rounded up; 0 when there is none."""
     match = _MEMORY.search(tres or "")
     return 0 if match is None else -int(-float(match[1]) * _MIB[match[2]] // 1)
 
 
+@lru_cache(maxsize=4096)
 def cpus(tres: str | None) -> int:
     """The `cpu=` part of a TRES string; 0 when there is none."""
     match = re.search(r"(?:^|,)cpu=(\d+)", tres or "")

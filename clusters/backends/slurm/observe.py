@@ -9,10 +9,11 @@ from urllib.parse import quote
 from clusters.backends.slurm import errors, read
 from clusters.backends.slurm.client import SlurmClient, number_option
 from clusters.backends.slurm.foreign import foreign_load
+from clusters.backends.slurm.memo import Readings, SeenJob, readings_of
 from clusters.backends.slurm.read import JobRow
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.translate import comment_of, owner_mark
-from clusters.backends.slurm.values import Json, number
+from clusters.backends.slurm.values import number
 from clusters.core.backend import BackendError, BackendUnavailableError
 from clusters.core.observation import GangSeen, GangState, Observation, Run
 from kit.ids import is_fence
@@ -40,15 +41,15 @@ def observe(
     raw_jobs = client.read("jobs").rows("jobs")
     partitions = client.read("partitions").rows("partitions")
     reservations = client.read("reservations").rows("reservations")
-    topology = topology_of(client)
+    readings = _readings(client)
+    nodes = readings.nodes(raw_nodes)
     mark = owner_mark(client.connection.options)
-
-    ours: list[Json] = []
-    others: list[Json] = []
-    for raw in raw_jobs:
-        is_ours = raw.get("comment") == comment_of(mark, str(raw.get("name")))
-        (ours if is_ours else others).append(raw)
-    rows = [read.controller_job(raw) for raw in ours]
+    ours: list[SeenJob] = []
+    others: list[SeenJob] = []
+    for job in readings.jobs(raw_jobs):
+        is_ours = job.row.comment == comment_of(mark, job.row.name)
+        (ours if is_ours else others).append(job)
+    rows = [job.row for job in ours]
     present = {row.name for row in rows}
     if since_ms is None:
         requeued = {row.name for row in rows if row.restarts}
@@ -63,11 +64,11 @@ def observe(
     return Observation(
         begun_ms=now_ms,
         cluster_ms=cluster_s * 1000,
-        nodes=tuple(read.node(raw, topology) for raw in raw_nodes),
+        nodes=tuple(seen.node for seen in nodes),
         queues=tuple(read.queue(raw) for raw in partitions),
         reservations=tuple(read.reservation(raw) for raw in reservations),
         gangs=tuple(gangs),
-        foreign=foreign_load(others, ours, raw_nodes),
+        foreign=foreign_load(others, ours, nodes),
         accounting_answered=answered,
     )
 
@@ -81,8 +82,19 @@ def topology_of(client: SlurmClient) -> Topology:
     try:
         return Topology(client.connection.options)
     except (ValueError, re.error) as error:
-        words = f"options tier.* or topology_conf: {error}"
-        raise BackendUnavailableError(words, code="options") from error
+        raise _bad_topology(error) from error
+
+
+def _readings(client: SlurmClient) -> Readings:
+    try:
+        return readings_of(client.connection)
+    except (ValueError, re.error) as error:
+        raise _bad_topology(error) from error
+
+
+def _bad_topology(error: Exception) -> BackendUnavailableError:
+    words = f"options tier.* or topology_conf: {error}"
+    return BackendUnavailableError(words, code="options")
 
 
 def cluster_clock_s(client: SlurmClient) -> int:
