@@ -34,6 +34,9 @@ class Environment:
         log_level: INFO, DEBUG, WARNING or ERROR.
         log_format: `text` for people, `json` for programs: one object a line.
         test_db: name of the test database; tests only.
+        rate_reads: most reads a minute with one token or session; 0 = no limit.
+        rate_writes: the same of what changes something.
+        rate_tenant_jobs: most jobs a minute submitted to one tenant; 0 = no limit.
         keep_events_days: how long events are kept, at least; at most a month longer.
         keep_decisions_days: the same of the arbiter's decisions.
         arbiter_interval_ms: longest sleep between two cycles.
@@ -57,6 +60,9 @@ class Environment:
     log_level: str = "INFO"
     log_format: str = "text"
     test_db: str = ""
+    rate_reads: int = 12_000
+    rate_writes: int = 12_000
+    rate_tenant_jobs: int = 60_000
     keep_events_days: int = 90
     keep_decisions_days: int = 90
     arbiter_interval_ms: int = 1_000
@@ -133,6 +139,9 @@ def _refuse_out_of_range(settings: Environment) -> None:
     for name in ("keep_events_days", "keep_decisions_days"):
         if getattr(settings, name) < 1:
             raise BadEnvironmentError(f"{_variable(name)} is at least 1.")
+    for name in ("rate_reads", "rate_writes", "rate_tenant_jobs"):
+        if getattr(settings, name) < 0:
+            raise BadEnvironmentError(f"{_variable(name)} is 0 (no limit) or more.")
 
 
 def version() -> str:

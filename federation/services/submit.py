@@ -1,5 +1,6 @@
 """Taking jobs in: who may, whether it can ever run, and the rows."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,7 @@ from kit.ids import new_id
 from kit.intervals import from_ms
 from tenancy.models import Role, Tenant, User
 from tenancy.selectors.access import tenants_by_path, tenants_found, tenants_statement
+from tenancy.services.limits import charge_tenants
 from tenancy.services.records import BELL, Change, events_statement
 
 MOST_JOBS = 1000
@@ -49,6 +51,7 @@ def submit_jobs(
         InvalidContentError: names every field that is wrong: no such tenant, flavor or cluster, a
             closed tenant, or a job that can never run anywhere (with the reason).
         PermissionDeniedError: the user sees a tenant but may not submit there.
+        ThrottledError: a tenant gets more jobs a minute than it may.
     """
     pointers = [f"/jobs/{number}" if is_batch else "" for number in range(len(specs))]
     paths = {spec.tenant for spec in specs}
@@ -57,6 +60,7 @@ def submit_jobs(
     )
     tenants = tenants_found(found)
     _check_tenants(user, specs, pointers, tenants)
+    charge_tenants(jobs=Counter(tenants[spec.tenant].pk for spec in specs))
     shared = {"user_id": user.pk, "submitted_at": now, "queued_at": now}
     rows = [
         {"uuid": new_id(), "tenant_id": tenants[spec.tenant].pk, **columns(spec)} for spec in specs

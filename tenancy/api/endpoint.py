@@ -14,7 +14,7 @@ from django.utils import timezone
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.negotiation import DefaultContentNegotiation
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,9 +22,12 @@ from rest_framework.views import APIView
 
 from kit.errors import FieldProblem, InvalidContentError, StaleWriteError, UnknownParameterError
 from kit.pagination import Page, refuse_unknown
+from kit.rate import Verdict
 from tenancy.models import User
 from tenancy.permissions import DenyUndeclared, Public, principal_of
+from tenancy.selectors.access import Principal
 from tenancy.services.idempotency import Answer, answer_once
+from tenancy.services.limits import charge_request, refuse_throttled
 
 Schema = dict[str, Any]
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -168,6 +171,7 @@ class Endpoint(APIView):
     content_negotiation_class = JsonAlways
     http_method_names = ["get", "post", "patch", "put", "delete", "head"]
     metadata_class = None
+    verdict: Verdict | None = None
 
     def _declared(self, attribute: str, default: Any) -> Any:
         method = (self.request.method or "").lower()
@@ -180,11 +184,23 @@ class Endpoint(APIView):
         return [Public() if declared is None else declared()]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """After authentication and permission: no query parameter that the method does not know."""
+        """After authentication and permission: not too often, no parameter that is not known."""
         super().initial(request, *args, **kwargs)
+        if isinstance(request.auth, Principal):
+            is_read = request.method in SAFE_METHODS
+            self.verdict = charge_request(principal=request.auth, is_read=is_read)
+            refuse_throttled(self.verdict)
         known = self._declared("parameters", ())
         if known is not None:
             refuse_unknown(request.query_params, known)
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        """Every answer says what the caller's bucket still holds."""
+        for name, value in self.verdict.headers().items() if self.verdict else ():
+            response.headers[name] = value
+        return super().finalize_response(request, response, *args, **kwargs)
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

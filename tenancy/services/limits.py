@@ -1,0 +1,49 @@
+"""How often one may ask: per token for reads and for writes, per tenant for jobs submitted."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from django.conf import settings
+
+from kit.errors import ThrottledError
+from kit.rate import Bucket, Verdict, limiter
+from tenancy.selectors.access import Principal
+
+PREFIX = "muster:rate:"
+
+
+def charge_request(*, principal: Principal, is_read: bool) -> Verdict | None:
+    """One request of a token (or of a person's session); None while nothing is limited."""
+    environment = settings.ENVIRONMENT
+    name, limit = (
+        ("reads", environment.rate_reads) if is_read else ("writes", environment.rate_writes)
+    )
+    who = principal.token_id or principal.user.pk
+    bucket = Bucket(name, f"{PREFIX}{name}:{who}", limit)
+    return limiter(settings.CELERY_BROKER_URL).charge(bucket)
+
+
+def refuse_throttled(verdict: Verdict | None) -> None:
+    """Lets pass what is allowed.
+
+    Raises:
+        ThrottledError: a bucket has too little; says which and when it has enough.
+    """
+    if verdict is not None and not verdict.is_allowed:
+        bucket = verdict.bucket
+        raise ThrottledError(
+            f"At most {bucket.limit} {bucket.name} a minute. Try again in {verdict.wait_s} s.",
+            retry_after_s=verdict.wait_s,
+        )
+
+
+def charge_tenants(*, jobs: Mapping[UUID, int]) -> None:
+    """So many jobs for each tenant; to be called once it is known that one may submit there.
+
+    Raises:
+        ThrottledError: a tenant's bucket holds less.
+    """
+    limit = settings.ENVIRONMENT.rate_tenant_jobs
+    for tenant, count in jobs.items():
+        bucket = Bucket("jobs of the tenant", f"{PREFIX}jobs:{tenant}", limit)
+        refuse_throttled(limiter(settings.CELERY_BROKER_URL).charge(bucket, count))
