@@ -14,6 +14,12 @@ from script.supervisor import Program, Supervisor
 
 EVERYDAY = "not live and not soak and not benchmark"
 NO_TESTS = 5  # pytest's exit code when nothing was collected
+# A killed server must keep what it promised to keep: tests kill it.
+POSTGRES = {
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "synchronous_commit": "on",
+}
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -117,7 +123,7 @@ class Suite:
                 password=secrets["postgres_password"],
                 identity=embedded.choose_identity(),
                 throwaway=True,
-                settings={"max_connections": "200", "shared_buffers": "128MB"},
+                settings=POSTGRES,
             )
             await asyncio.to_thread(postgres.initialise)
             programs.append(postgres.program(self._environment))

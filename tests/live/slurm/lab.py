@@ -1,17 +1,21 @@
 """The lab clusters of `script/slurm-lab` as tests use them, and an admin's hands on them."""
 
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from clusters.core.backend import Connection
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "script" / "slurm-lab"
+LOG_TAIL = 100_000
+SAVING_S = 0.2  # from taking stock of the jobs to the end of writing it
 HOW = "set MUSTER_LIVE_SLURM to a LAB directory where script/slurm-lab/up.sh made alpha and beta"
 
 
@@ -82,14 +86,43 @@ class LabCluster:
 
     def kill(self, daemon: str) -> None:
         """End a daemon without warning: slurmctld, slurmdbd, slurmrestd or `slurmd-<node>`."""
-        pid = int((self.directory / "run" / f"{daemon}.pid").read_text())
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
-        assert daemon.partition("-")[0] in command, f"{pid} is no {daemon}"
+        pid = self._pid(daemon)
         os.kill(pid, signal.SIGKILL)
         until = time.monotonic() + 10
         while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
             assert time.monotonic() < until, f"{daemon} does not end"
             time.sleep(0.05)
+
+    def kill_saved_controller(self) -> None:
+        """End slurmctld without warning, at a moment at which it has written all it knows of jobs.
+
+        It writes a few seconds after a change, and what it had not written it forgets, runs and all
+        (see `test_a_controller_that_comes_back_with_an_older_state`).
+        """
+        pid, until = self._pid("slurmctld"), time.monotonic() + 120
+        while True:
+            assert time.monotonic() < until, "slurmctld never comes to write its state"
+            if re.search(r"DBD Agent queue size: *0\b", self.run("sdiag")):
+                os.kill(pid, signal.SIGSTOP)
+                if self._is_saved():
+                    break
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.05)
+        self.kill("slurmctld")
+
+    def _is_saved(self) -> bool:
+        """Whether the controller's state was written a while after its last word about a job."""
+        with (self.directory / "log" / "slurmctld.log").open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL))
+            words = re.findall(rb"^\[([-0-9T:.]+)\].* JobId=", log.read(), re.MULTILINE)
+        changed = datetime.fromisoformat(words[-1].decode()).timestamp() if words else 0.0
+        return changed + SAVING_S < self.saved_jobs.stat().st_mtime
+
+    def _pid(self, daemon: str) -> int:
+        pid = int((self.directory / "run" / f"{daemon}.pid").read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+        assert daemon.partition("-")[0] in command, f"{pid} is no {daemon}"
+        return pid
 
     def up(self) -> None:
         """Start whatever of the cluster does not run, as it was started (by `up.sh`)."""

@@ -2,11 +2,14 @@
 
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from clusters.models import Cluster
-from clusters.services.configure import set_secret
+from clusters.selectors.connection import configuration_etag
+from clusters.services.configure import set_secret, update_cluster
 from tests.live.slurm.books import agree, cost_nano, nano
 from tests.live.slurm.federation import A100, FINAL, H100, Muster, utc_now
 from tests.stack import eventually
@@ -107,6 +110,73 @@ def test_a_wrong_key_shows_the_cluster_unreachable_until_it_is_mended(muster: Mu
         muster.until(job, "succeeded")
     stays = agree(muster, team, jobs)
     assert [stays[job][0].cluster for job in jobs] == ["beta", "beta", "alpha"]
+
+
+def test_a_token_that_dies_in_mid_call(muster: Muster) -> None:
+    """slurmrestd reads it when it is dead; the order is given again, and runs once."""
+    team = muster.team("token")
+    with muster.through_gate("alpha") as gate, token_life(1):
+        submit = gate.hold("POST", r"/job/submit$", "request")
+        job = muster.submit(muster.body(team))
+        submit.reached()
+        time.sleep(3)  # longer than the token's life
+        submit.release()
+        muster.until(job, "succeeded", within_s=90)
+    stays = agree(muster, team, [job])
+    assert len(stays[job]) == 1
+
+
+@contextmanager
+def token_life(seconds: int) -> Iterator[None]:
+    """A time in which Muster's tokens for alpha live only so long."""
+    cluster = Cluster.objects.get(name="alpha")
+    options = dict(cluster.options)
+    set_options(cluster, options | {"token_life_s": str(seconds)})
+    try:
+        yield
+    finally:
+        set_options(cluster, options)
+
+
+def set_options(cluster: Cluster, options: dict[str, str]) -> None:
+    cluster.refresh_from_db()
+    update_cluster(
+        actor=None,
+        cluster=cluster,
+        changes={"options": options},
+        expected_etag=configuration_etag(cluster),
+        now=utc_now(),
+    )
+
+
+def test_a_paused_partition_says_why_jobs_wait(muster: Muster) -> None:
+    """What is there already waits with the cluster's reason, what comes after with ours."""
+    team, alpha = muster.team("paused"), muster.labs["alpha"]
+    with muster.through_gate("alpha") as gate:
+        submit = gate.hold("POST", r"/job/submit$", "request")
+        there = muster.submit(muster.body(team))
+        submit.reached()
+        alpha.run("scontrol", "update", "partitionname=batch", "state=down")
+        try:
+            submit.release()
+            muster.until(there, "pending")
+            eventually(lambda: told(muster, there) == "PartitionDown", what="the cluster's reason")
+            after = muster.submit(muster.body(team))
+            eventually(
+                lambda: [one["code"] for one in muster.job(after)["reasons"]] == ["queue_closed"],
+                what="the reason of what waits here",
+            )
+        finally:
+            alpha.run("scontrol", "update", "partitionname=batch", "state=up")
+        for job in (there, after):
+            muster.until(job, "succeeded", within_s=90)
+    stays = agree(muster, team, [there, after])
+    assert [len(stays[job]) for job in (there, after)] == [1, 1]
+
+
+def told(muster: Muster, job: str) -> str:
+    """What the cluster says of why the job's attempt waits."""
+    return str(muster.job(job)["attempt"]["backend_reason"])
 
 
 def test_a_node_that_dies_under_a_gang_restarts_it_elsewhere(muster: Muster) -> None:

@@ -1,0 +1,137 @@
+"""Each part of the whole is taken away under load; all comes back by itself, and the books agree.
+
+Every test leaves: one run per job in the clusters' own accounting, a ledger equal to it, nothing
+open, no process that had to be started again (but those that the test killed).
+"""
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from pytest_django import DjangoDbBlocker
+
+from federation.models import Job
+from script.bootstrap import free_ports
+from tests.load import Load
+from tests.relay import Line
+from tests.stack import eventually
+from tests.system.stand import Stand, stand
+
+pytestmark = pytest.mark.xdist_group("taken away")  # one stand for all
+SEED = 4
+FROZEN_S = 2.5  # longer than a lease of the stand
+
+
+@pytest.fixture(scope="module")
+def whole(
+    tmp_path_factory: pytest.TempPathFactory, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Stand]:
+    with django_db_blocker.unblock(), stand(tmp_path_factory.mktemp("stand")) as made:
+        yield made
+
+
+def goes_on(load: Load, *, more: int = 5) -> None:
+    """Waits until so many more jobs were promised."""
+    enough = len(load.jobs) + more
+    eventually(lambda: len(load.jobs) >= enough, within_s=90, what="jobs are taken")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])
+def test_postgresql_restarted(whole: Stand, how: signal.Signals) -> None:
+    """Fast, immediate, and a crash."""
+    with whole.load() as load:
+        goes_on(load)
+        whole.postgres.restart(how)
+        goes_on(load)
+    whole.all_agree()
+    whole.nothing_died()
+
+
+def test_valkey_flushed_killed_and_full(whole: Stand) -> None:
+    """Rows say what is due, so nothing but time is lost with the messages."""
+    with whole.load() as load:
+        goes_on(load)
+        with whole.broker.client() as client:
+            client.flushall()
+        goes_on(load)
+        whole.broker.end()
+        goes_on(load)
+        whole.broker.start()
+        goes_on(load)
+        with whole.broker.client() as client:
+            client.config_set("maxmemory", "1")
+            goes_on(load)
+            client.config_set("maxmemory", "0")
+        goes_on(load)
+    whole.all_agree()
+    whole.nothing_died()
+
+
+@pytest.mark.parametrize("line", [Line.REFUSE, Line.BLACKHOLE, Line.HALF_OPEN])
+def test_network_of_a_cluster_cut(whole: Stand, line: Line) -> None:
+    """The other cluster goes on meanwhile."""
+    with whole.load("aurora") as cut_off, whole.load("borealis") as beside:
+        goes_on(cut_off, more=3)
+        whole.networks["aurora"].cut(line)
+        goes_on(cut_off, more=3)
+        goes_on(beside, more=3)
+        ended = set(beside.ids)
+        eventually(lambda: have_succeeded(ended), within_s=90, what="the others' jobs end")
+        whole.networks["aurora"].heal()
+    whole.all_agree()
+    whole.nothing_died()
+
+
+def have_succeeded(ids: set[str]) -> bool:
+    return Job.objects.filter(uuid__in=ids, state="succeeded").count() == len(ids)
+
+
+def test_no_room_left_for_logs(whole: Stand) -> None:
+    """Each process is killed and started with a log that takes nothing more."""
+    stack = whole.stack
+    for name in stack.running:
+        log = whole.directory / f"{name}.log"
+        log.rename(log.with_suffix(".before"))
+        log.symlink_to("/dev/full")
+    with whole.load() as load:
+        for name in list(stack.running):
+            stack.restart(name)
+        goes_on(load)
+    whole.all_agree()
+    whole.nothing_died()
+    for name in stack.running:
+        (whole.directory / f"{name}.log").unlink()
+
+
+def test_each_process_killed_and_frozen(whole: Stand) -> None:
+    """One is killed while two others stand still for longer than a lease, in random pairs."""
+    names, chance = list(whole.stack.running), random.Random(SEED)  # noqa: S311
+    frozen = chance.sample(names, len(names))
+    with whole.load() as load:
+        for killed, *stopped in zip(
+            chance.sample(names, len(names)), frozen, frozen[1:] + frozen[:1], strict=True
+        ):
+            for name in stopped:
+                whole.stack.send(name, signal.SIGSTOP)
+            whole.stack.restart(killed)
+            time.sleep(FROZEN_S)
+            for name in stopped:
+                whole.stack.send(name, signal.SIGCONT)
+        goes_on(load, more=1)
+    whole.all_agree()
+
+
+def test_postgresql_failed_over(whole: Stand) -> None:
+    """The primary dies, its standby takes over the address: all that was committed is there."""
+    (port,) = free_ports(1)
+    standby = whole.postgres.standby(port)
+    with whole.load() as load:
+        goes_on(load)
+        whole.postgres.end(signal.SIGKILL)
+        standby.promote()
+        whole.address.switch(standby.port)
+        goes_on(load)
+    whole.all_agree()
+    whole.nothing_died()
