@@ -1,8 +1,10 @@
 """What holds for every history with upheavals: states lost, clocks that jump, an operator's hand."""
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,3 +185,24 @@ def test_what_the_clock_has_shown_is_never_written_anew(jumps: list[tuple[int, i
         assert world.now_ms == now_ms
     assert written == {ms: shown_ms(world, ms) for ms in written}
     assert shown_ms(world, 0) == 0
+
+
+def test_a_state_saved_by_the_first_version_is_read() -> None:
+    """Requests were kept by job id then; an upgrade of the program keeps a cluster's jobs."""
+    old = json.loads((Path(__file__).parent / "states" / "first_version.json").read_text())
+    config = replace(BUSY, nodes=2, gpus_per_node=2, foreign=None, accounting_lag_ms=7)
+    world = restore_world(old, config)
+    check(world)
+    check_memory(world)
+    found = {job.request.name: job.state for job in world.jobs.values()}
+    assert found == {
+        "over": State.COMPLETED,
+        "running": State.PENDING,
+        "waiting": State.RUNNING,
+        "held": State.PENDING,
+    }
+    assert world.accounting_lag_ms == 7
+    assert restore_world(save_world(world), config).now_ms == world.now_ms
+    advance(world, world.now_ms + 400_000)
+    names = [run.request.name for run in world.records if run.state is State.COMPLETED]
+    assert names == ["over", "waiting"]
