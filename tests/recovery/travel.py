@@ -23,21 +23,28 @@ def dump(directory: Path) -> Path:
 
 
 @contextmanager
-def restored(dumped: Path) -> Iterator[None]:
-    """The rest of the test lives in a fresh database, restored from the dump."""
+def fresh_database() -> Iterator[None]:
+    """The test lives in an empty database for the time; it is dropped afterwards."""
     lived_in = str(connection.settings_dict["NAME"])
-    fresh = f"{lived_in}_restored"
+    fresh = f"{lived_in}_fresh"
     make(fresh)
     connection.close()
     connection.settings_dict["NAME"] = fresh
     try:
-        check(dumped)
-        restore(Server(database_url()), dumped)
         yield
     finally:
         connection.close()
         connection.settings_dict["NAME"] = lived_in
         drop(fresh)
+
+
+@contextmanager
+def restored(dumped: Path) -> Iterator[None]:
+    """The rest of the test lives in a fresh database, restored from the dump."""
+    with fresh_database():
+        check(dumped)
+        restore(Server(database_url()), dumped)
+        yield
 
 
 def make(name: str) -> None:

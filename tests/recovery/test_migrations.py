@@ -1,0 +1,81 @@
+"""Old and new workers side by side: migrations since the first release expand, and hold no locks long.
+
+The old code runs on the new schema while processes are replaced, so nothing that it reads or writes
+may go, change its name, or be demanded of it. What must go goes a release later, and is listed.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.db import connection, migrations, models
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
+from django.db.models import NOT_PROVIDED
+
+FIRST = (Path(__file__).parent / "first_release" / "muster.sql").read_text()
+OURS = {"tenancy", "clusters", "quotas", "accounting", "federation"}
+# What takes something away, or is SQL of our own, with the reason why the old code can bear it.
+LISTED = {
+    ("clusters", "0004_drop_unread_columns"): "there was no release yet whose code read them",
+    ("accounting", "0003_adjustments"): "a trigger on a table of its own, unknown to the old code",
+}
+
+
+def first_migrations() -> set[tuple[str, str]]:
+    """The migrations that the first release had, as its dump tells."""
+    part = FIRST.split("INSERT INTO public.django_migrations VALUES", 1)[1].split(";\n", 1)[0]
+    return set(re.findall(r"\(\d+, '(\w+)', '(\w+)'", part))
+
+
+def since() -> list[tuple[str, str]]:
+    known = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
+    return sorted(key for key in known if key[0] in OURS and key not in first_migrations())
+
+
+def operations(found: migrations.Migration) -> Iterator[Operation]:
+    for operation in found.operations:
+        if isinstance(operation, migrations.SeparateDatabaseAndState):
+            yield from operation.database_operations
+        else:
+            yield operation
+
+
+def fault(operation: Operation) -> str:
+    """What the old code could not bear, or "". A new column must fill itself in."""
+    if isinstance(operation, migrations.AddField):
+        field = operation.field
+        fills_itself = field.null or field.db_default is not NOT_PROVIDED
+        plain = isinstance(field, models.ManyToManyField) or fills_itself
+        return "" if plain else f"{operation.model_name}.{operation.name} is demanded of old code"
+    if isinstance(operation, (migrations.RunSQL, migrations.RunPython)):
+        return "SQL or Python of our own: list it with the reason"
+    if isinstance(
+        operation,
+        (
+            migrations.RemoveField,
+            migrations.RenameField,
+            migrations.DeleteModel,
+            migrations.RenameModel,
+            migrations.AlterModelTable,
+        ),
+    ):
+        return f"takes away: {operation.describe()}"
+    return ""
+
+
+def test_the_first_release_is_where_the_dump_says() -> None:
+    assert {app for app, _ in first_migrations()} >= OURS
+    assert since()
+
+
+@pytest.mark.parametrize("key", since(), ids=".".join)
+def test_a_migration_only_expands(key: tuple[str, str]) -> None:
+    found = MigrationLoader(None, ignore_no_migrations=True).disk_migrations[key]
+    faults = [words for operation in operations(found) if (words := fault(operation))]
+    assert not faults or key in LISTED
+
+
+def test_what_is_listed_is_there() -> None:
+    assert set(LISTED) <= set(since())
