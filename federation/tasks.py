@@ -1,13 +1,20 @@
-"""Celery edges of forwarding: each task is a nudge to do what the rows say is due."""
+"""Celery edges of forwarding: each task is a nudge to do what the rows say is due.
+
+Calls to a cluster may hang until their deadline. They are made in threads of their own, and a task
+waits for them a moment only: however many clusters hang, the others are served.
+"""
 
 import os
 import socket
 import threading
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 from celery import shared_task
 from django.conf import settings
+from django.db import close_old_connections
 from django.utils import timezone
 
 from clusters.selectors.traffic import clusters_to_deliver, clusters_to_observe
@@ -15,10 +22,14 @@ from clusters.services.deliver import deliver
 from clusters.services.observe import observe as read_cluster
 from federation.selectors.attempts import fences_to_look_up
 from federation.services.reconcile import reconcile_cluster
+from kit.aside import Aside
 
 LONGEST_ROUND = timedelta(seconds=20)
 EXPIRES_S = 10
 TIME_LIMIT_S = 120  # HTTP deadlines lie well inside
+PATIENCE_S = 2.0
+_ROUNDS = Aside(16, PATIENCE_S)
+_READINGS = Aside(16, PATIENCE_S)
 
 
 def _holder() -> str:
@@ -28,9 +39,13 @@ def _holder() -> str:
 @shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
 def dispatch(cluster_id: str, **_: object) -> None:
     """Delivers the outbox of one cluster, then settles what was answered."""
+    _ROUNDS.run(cluster_id, partial(_with_connection, _deliver, UUID(cluster_id)))
+
+
+def _deliver(cluster_id: UUID) -> None:
     environment = settings.ENVIRONMENT
     made = deliver(
-        cluster_id=UUID(cluster_id),
+        cluster_id=cluster_id,
         holder=_holder(),
         life=timedelta(milliseconds=environment.lease_ms),
         calls_at_once=environment.calls_at_once,
@@ -38,8 +53,16 @@ def dispatch(cluster_id: str, **_: object) -> None:
         clock=timezone.now,
     )
     if made:
-        reconcile_cluster(cluster_id=UUID(cluster_id), now=timezone.now())
-        observe.apply_async((cluster_id,), queue="observe", expires=EXPIRES_S)
+        reconcile_cluster(cluster_id=cluster_id, now=timezone.now())
+
+
+def _with_connection(act: Callable[[UUID], None], cluster_id: UUID) -> None:
+    """A thread of ours keeps its database connection as Celery's keep theirs."""
+    close_old_connections()
+    try:
+        act(cluster_id)
+    finally:
+        close_old_connections()
 
 
 @shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
@@ -52,15 +75,19 @@ def dispatch_all(**_: object) -> None:
 @shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
 def observe(cluster_id: str, **_: object) -> None:
     """Reads one cluster and reconciles with what was seen."""
+    _READINGS.run(cluster_id, partial(_with_connection, _read, UUID(cluster_id)))
+
+
+def _read(cluster_id: UUID) -> None:
     done = read_cluster(
-        cluster_id=UUID(cluster_id),
-        fences=fences_to_look_up(UUID(cluster_id)),
+        cluster_id=cluster_id,
+        fences=fences_to_look_up(cluster_id),
         holder=_holder(),
         life=timedelta(milliseconds=settings.ENVIRONMENT.lease_ms),
         clock=timezone.now,
     )
     if done:
-        reconcile_cluster(cluster_id=UUID(cluster_id), now=timezone.now())
+        reconcile_cluster(cluster_id=cluster_id, now=timezone.now())
 
 
 @shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
