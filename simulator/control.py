@@ -1,10 +1,12 @@
 """The laboratory's side door, outside Slurm's paths: `/_control/...`, only if configured.
 
 Every deed is one line in a table of `simulator.deeds`, and `DEEDS` is all of them. `GET /_control`
-lists them; `GET /_control/state` and `/_control/jobs/{id}` look inside. In the same process
+lists them; `GET /_control/state`, `/_control/stays` and `/_control/jobs/{id}` look inside. In the
+same process
 `do(cluster, "nodes/blink", nodes="alpha-n000", ms=500)` is the same as the POST.
 """
 
+import dataclasses
 import json
 from typing import Any
 
@@ -80,6 +82,9 @@ def _look(cluster: Running, rest: str) -> Json | None:
         }
     if rest == "state":
         return state(cluster)
+    if rest == "stays":
+        cluster.now_ms()
+        return {"stays": [dataclasses.asdict(stay) for stay in cluster.world.stays]}
     head, _, number = rest.partition("/")
     if head == "jobs" and number.isdigit():
         return _job(cluster, int(number))

@@ -2,7 +2,7 @@
 
 from simulator.engine.demand import demand_of
 from simulator.engine.events import drop_events, push, request_pass, touch_job, touch_node
-from simulator.engine.model import Job, Request, Run, Share, State, World
+from simulator.engine.model import Job, Request, Run, Share, State, Stay, World
 from simulator.engine.program import read_program
 
 SIGTERM = 15
@@ -103,6 +103,9 @@ def start(world: World, job: Job, shares: dict[str, Share]) -> None:
     job.run.state, job.run.start_ms, job.run.shares = State.RUNNING, now, shares
     job.run.priority = job.priority
     world.waiting.discard(job.id)
+    who = job.request
+    job.stay = Stay(job.id, who.user, who.name, who.comment, tuple(shares), now)
+    world.stays.append(job.stay)
     for name, share in shares.items():
         _take(world, job, name, share)
     push(world, job.limit_ms, "limit", job.id)
@@ -125,8 +128,15 @@ def _take(world: World, job: Job, name: str, share: Share) -> None:
     touch_node(world, name)
 
 
+def leave(world: World, job: Job) -> None:
+    """What the job ran has ended, one way or another."""
+    if job.stay is not None:
+        job.stay.end_ms, job.stay = world.now_ms, None
+
+
 def release(world: World, job: Job) -> None:
     """Give back what a job holds on its nodes."""
+    leave(world, job)
     for name, share in job.shares.items():
         node = world.nodes[name]
         for index in share.gpus:
@@ -142,6 +152,7 @@ def release(world: World, job: Job) -> None:
 
 
 def _close_run(world: World, job: Job, state: State, exit_status: int, killed_by: str) -> None:
+    leave(world, job)
     job.run.state, job.run.end_ms = state, world.now_ms
     job.run.exit_status, job.run.killed_by = exit_status, killed_by
     if not job.run.start_ms:

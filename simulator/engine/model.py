@@ -109,6 +109,19 @@ class Run:
 
 
 @dataclass(slots=True, eq=False)
+class Stay:
+    """What really ran where, whatever slurmctld and accounting know of it; `end_ms` 0: it runs."""
+
+    job_id: int
+    user: str
+    name: str
+    comment: str
+    nodes: tuple[str, ...]
+    start_ms: int
+    end_ms: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class Job:
     """A job in the controller's memory. `exit_status` is a raw wait status (768 = exit code 3)."""
 
@@ -138,6 +151,7 @@ class Job:
     release_ms: int = 0
     purge_ms: int = 0
     signals: list[tuple[int, int]] = field(default_factory=list)
+    stay: Stay | None = None
     revision: int = 0
 
     @property
@@ -188,7 +202,8 @@ class World:
     """A whole cluster at `now_ms`, with what will happen next in `heap`.
 
     `heap` holds (due, sequence, kind, job id); an event that no longer applies is skipped when it
-    comes up. `records` are the runs that accounting keeps, oldest first. `by_name` finds jobs of
+    comes up. `records` are the runs that accounting keeps, oldest first; `stays` is the truth, which
+    no deed rewrites. `by_name` finds jobs of
     one user and name; `able` keeps which nodes could ever hold a demand in a partition. Job ids
     have counted up from `era_first_id` since `era_ms`. `shifts` are (instant, offset): from then on
     the cluster's clock shows so much more. `guests` are (account, user) of foreign jobs' owners.
@@ -203,6 +218,7 @@ class World:
     by_name: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     able: dict[tuple[str, Demand], dict[str, Node]] = field(default_factory=dict)
     records: list[Run] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
     heap: list[tuple[int, int, str, int]] = field(default_factory=list)
     next_job_id: int = 1
     era_ms: int = 0

@@ -5,7 +5,7 @@ from typing import Any
 
 from simulator.config import Cluster
 from simulator.engine.demand import demand_of
-from simulator.engine.model import Job, Node, Request, Run, Share, State, World
+from simulator.engine.model import Job, Node, Request, Run, Share, State, Stay, World
 from simulator.engine.program import Program
 from simulator.engine.topology import build_nodes
 
@@ -50,13 +50,18 @@ _NODE = [
 def save_world(world: World) -> dict[str, Any]:
     """Everything but the configuration, in JSON's types."""
     position = {id(run): index for index, run in enumerate(world.records)}
+    stay = {id(stay): index for index, stay in enumerate(world.stays)}
     return {
         "v": VERSION,
         "cluster": world.config.name,
         "world": {name: getattr(world, name) for name in _PLAIN},
         "heap": world.heap,
+        "stays": [dataclasses.asdict(stay) for stay in world.stays],
         "records": [dataclasses.asdict(run) for run in world.records],
-        "jobs": [_save_job(job, position.get(id(job.run))) for job in world.jobs.values()],
+        "jobs": [
+            {**_save_job(job, position.get(id(job.run))), "stay": stay.get(id(job.stay))}
+            for job in world.jobs.values()
+        ],
         "nodes": {
             node.name: {"jobs": sorted(node.jobs), **{name: getattr(node, name) for name in _NODE}}
             for node in world.nodes.values()
@@ -66,7 +71,7 @@ def save_world(world: World) -> dict[str, Any]:
 
 def _save_job(job: Job, position: int | None) -> dict[str, Any]:
     """The job; its run by its place in the records, or whole if accounting does not have it."""
-    left_out = {"request", "demand", "run", "program", "shares"}
+    left_out = {"request", "demand", "run", "program", "shares", "stay"}
     fields = [f.name for f in dataclasses.fields(Job) if f.name not in left_out]
     return {
         **{name: getattr(job, name) for name in fields},
@@ -91,6 +96,7 @@ def restore_world(data: dict[str, Any], config: Cluster) -> World:
     world.guests = [(account, user) for account, user in world.guests]
     world.shifts = [(since, offset) for since, offset in world.shifts]
     world.records = [_run(run) for run in data["records"]]
+    world.stays = [Stay(**{**s, "nodes": tuple(s["nodes"])}) for s in data.get("stays", [])]
     for saved in data["jobs"]:
         _restore_job(world, saved)
     return world
@@ -136,6 +142,7 @@ def _restore_job(world: World, saved: dict[str, Any]) -> None:
             "demand": demand_of(request, world.config),
             "program": Program(**{**program, "traps": tuple(program["traps"])}),
             "run": run,
+            "stay": None if saved.get("stay") is None else world.stays[saved["stay"]],
             "state": State(saved["state"]),
             "shares": _shares(saved["shares"]),
             "signals": [(number, when) for number, when in saved["signals"]],

@@ -186,6 +186,13 @@ def test_an_older_state_has_forgotten_the_release(lab: Lab) -> None:
     lab.control("jobs/release", job_id=job)
     lab.wait(2)
     assert states(lab, job) == ["RUNNING"]
+    stays = lab.client.get("/_control/stays").json()["stays"]
+    assert [(stay["name"], stay["end_ms"] > 0) for stay in stays] == [
+        (FENCE, True),  # but the laboratory knows
+        ("later", True),
+        ("again", False),
+        (FENCE, False),
+    ]
 
 
 @pytest.mark.parametrize(

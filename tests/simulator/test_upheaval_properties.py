@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -135,6 +136,21 @@ def check_records(world: World) -> None:
         assert bool(run.shares) == bool(run.start_ms)
 
 
+def check_truth(world: World) -> None:
+    """What really ran: what runs now is all that stays, and no node was anybody's twice."""
+    alive = [job for job in world.jobs.values() if job.state is State.RUNNING]
+    open_stays = {id(stay) for stay in world.stays if not stay.end_ms}
+    assert open_stays == {id(job.stay) for job in alive}
+    assert all(job.stay and set(job.stay.nodes) == set(job.shares) for job in alive)
+    whole: dict[str, list[tuple[int, int]]] = {}
+    for stay in world.stays:
+        assert stay.start_ms <= (stay.end_ms or world.now_ms)
+        for node in stay.nodes if stay.name.startswith("foreign") else ():  # they take whole nodes
+            whole.setdefault(node, []).append((stay.start_ms, stay.end_ms or world.now_ms))
+    for times in whole.values():
+        assert all(a[1] <= b[0] for a, b in pairwise(sorted(times)))
+
+
 @settings(max_examples=60, deadline=None)
 @given(history=HISTORIES)
 def test_a_cluster_stays_whole_through_any_upheaval(history: list[Step]) -> None:
@@ -146,6 +162,7 @@ def test_a_cluster_stays_whole_through_any_upheaval(history: list[Step]) -> None
         check(world)
         check_memory(world)
         check_records(world)
+        check_truth(world)
     set_nodes(world, list(world.nodes), "up", "", now_ms)
     world.foreign = None
     for job_id in sorted(world.waiting):
