@@ -147,7 +147,8 @@ class ReservationSeen:
 class Observation:
     """One bulk read. `begun_ms` is our clock before the first request.
 
-    `accounting_answered` False means that an absent gang proves nothing.
+    `accounting_answered` False means that an absent gang proves nothing. `namesakes` are living
+    objects named like ours that bear no Muster's mark: never touched, shown to admins.
     """
 
     begun_ms: int
@@ -158,3 +159,4 @@ class Observation:
     gangs: tuple[GangSeen, ...]
     foreign: ForeignLoad
     accounting_answered: bool
+    namesakes: tuple[GangSeen, ...] = ()

@@ -93,7 +93,8 @@ class Lease(models.Model):
 class Observation(models.Model):
     """The newest reading of a cluster; a reading begun earlier never replaces a later one.
 
-    `gangs` holds what bears our fences (see `clusters.core.observation.GangSeen`), with `v`.
+    `gangs` holds what bears our fences (see `clusters.core.observation.GangSeen`), with `v`;
+    `namesakes` what is named so and bears no mark.
     """
 
     cluster = models.OneToOneField(Cluster, models.CASCADE, related_name="observation")
@@ -101,6 +102,7 @@ class Observation(models.Model):
     ended_at = models.DateTimeField()
     accounting_answered = models.BooleanField()
     gangs = models.JSONField()
+    namesakes = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
     queues = models.JSONField()
     reservations = models.JSONField()
     foreign_running = models.PositiveIntegerField(default=0)

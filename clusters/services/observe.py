@@ -162,6 +162,7 @@ def _store_reading(
     values: dict[str, Any] = {
         "accounting_answered": seen.accounting_answered,
         "gangs": [gang_to_json(gang) for gang in seen.gangs],
+        "namesakes": [gang_to_json(gang) for gang in seen.namesakes],
         "queues": [[q.name, q.is_open, q.nodes, q.max_time_s] for q in seen.queues],
         "reservations": reservations,
         "foreign_running": seen.foreign.running,

@@ -83,7 +83,7 @@ class _Rows:
 def find_cases(
     now: datetime, *, clusters: Collection[str] = (), kinds: Collection[str] = ()
 ) -> list[Finding]:
-    """Every finding, or those of some clusters and kinds by name. At most 4 queries.
+    """Every finding, or those of some clusters and kinds by name. At most 5 queries.
 
     Raises:
         NotFoundError: there is no such cluster.
@@ -185,7 +185,7 @@ def _case(finding: Finding, rows: _Rows, now: datetime) -> Case:
         fence=finding.fence,
         seen=_seen(finding.cluster, reading, now),
         attempt=None if attempt is None else _ours(finding, attempt, lost_at, rows),
-        objects=tuple(rows.objects.get((finding.cluster.pk, finding.fence), ())),
+        objects=_there(finding, reading, rows),
         order=None if order is None else OurOrder(order.kind, order.state),
         submit_state="" if submit is None else submit.state,
         cancel_is_out=any(
@@ -196,6 +196,14 @@ def _case(finding: Finding, rows: _Rows, now: datetime) -> Case:
         ),
     )
     return Case(finding, attempt, orders, reading, lost_at, evidence, proposals(evidence))
+
+
+def _there(finding: Finding, reading: Observation | None, rows: _Rows) -> tuple[GangSeen, ...]:
+    """The objects that the case is about: those of ours under the fence, or the one namesake."""
+    if finding.kind is not Kind.FOREIGN_NAME:
+        return tuple(rows.objects.get((finding.cluster.pk, finding.fence), ()))
+    named = gangs_from_json(reading.namesakes if reading is not None else ())
+    return tuple(gang for gang in named if finding.order == f"number:{gang.backend_id}")
 
 
 def _seen(cluster: Cluster, reading: Observation | None, now: datetime) -> Seen:

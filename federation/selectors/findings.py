@@ -13,7 +13,8 @@ from django.db import connection
 from django.db.models import Exists, OuterRef, Q
 
 from clusters.core.observation import GangState
-from clusters.models import Cluster, Command
+from clusters.models import Cluster, Command, Observation
+from clusters.selectors.traffic import gangs_from_json
 from federation.core.repair import Kind
 from federation.models import Attempt
 from federation.selectors.fleet import OPEN_ATTEMPTS
@@ -48,7 +49,7 @@ Row = tuple[Kind, UUID, str, datetime | None, str]  # kind, cluster, fence, sinc
 class Finding:
     """One case: its kind, where, under which fence ("" = the cluster itself), since when.
 
-    `order` is the key of the order that a case of an order is about.
+    `order` is the key of the order that a case of an order is about (for a namesake its number).
     """
 
     kind: Kind
@@ -78,20 +79,24 @@ def find(
 ) -> list[Finding]:
     """Every finding of these kinds at these clusters, in the order of their keys.
 
-    At most 3 queries, whatever the number of clusters and findings.
+    At most 4 queries, whatever the number of clusters and findings.
     """
     by_id = {cluster.pk: cluster for cluster in clusters}
     found = [
         Finding(kind, by_id[cluster_id], fence, since, order)
-        for kind, cluster_id, fence, since, order in (
-            *_objects(kinds),
-            *_lost(kinds),
-            *_orders(kinds, now),
-        )
+        for kind, cluster_id, fence, since, order in _rows(kinds, now)
         if cluster_id in by_id
     ]
     found += _silent(clusters, now)
     return sorted((it for it in found if it.kind in kinds), key=lambda it: it.key)
+
+
+def _rows(kinds: Collection[Kind], now: datetime) -> Iterator[Row]:
+    """What is to be found in the tables."""
+    yield from _objects(kinds)
+    yield from _namesakes(kinds)
+    yield from _lost(kinds)
+    yield from _orders(kinds, now)
 
 
 def silent_since(now: datetime) -> datetime:
@@ -118,6 +123,17 @@ def _objects(kinds: Collection[Kind]) -> Iterator[Row]:
         kind = Kind.ORPHAN if is_nobodys else Kind.UNKNOWN if is_doubtful else Kind.DUPLICATE
         since = None if submitted_ms is None else from_ms(submitted_ms)
         yield kind, cluster_id, fence, since, ""
+
+
+def _namesakes(kinds: Collection[Kind]) -> Iterator[Row]:
+    """What is named like ours and bears no mark."""
+    if Kind.FOREIGN_NAME not in kinds:
+        return
+    rows = Observation.objects.exclude(namesakes=[])
+    for cluster_id, found in rows.values_list("cluster_id", "namesakes"):
+        for gang in gangs_from_json(found):
+            since = None if gang.submitted_ms is None else from_ms(gang.submitted_ms)
+            yield Kind.FOREIGN_NAME, cluster_id, gang.fence, since, f"number:{gang.backend_id}"
 
 
 def _lost(kinds: Collection[Kind]) -> Iterator[Row]:

@@ -92,7 +92,7 @@ class Standing:
 
 
 def standings(now: datetime) -> list[Standing]:
-    """Every member cluster, in the order of their names. 7 queries whatever their number."""
+    """Every member cluster, in the order of their names. 8 queries whatever their number."""
     clusters = members()
     return standings_of(clusters, find(clusters, now), now)
 

@@ -32,7 +32,7 @@ SENTENCES = {
     Kind.DUPLICATE: "{count} objects live under one fence; one of them counts.",
     Kind.FOREIGN_NAME: "It is named like one of ours and does not bear our mark.",
     Kind.AMBIGUOUS: "The order to {order} was sent, and no answer came. {error}",
-    Kind.PARKED: "The order to {order} failed {tries} times. {error}",
+    Kind.PARKED: "The order to {order} failed {tries}. {error}",
     Kind.REJECTED: "{cluster} refused the order to {order}. {error}",
     Kind.SILENT: "{cluster} does not answer; its jobs keep their states. {error}",
 }
@@ -197,12 +197,16 @@ def show(case: Case) -> Shown:
         "owner": _owner(case),
         "count": len(case.evidence.living),
         "order": order.kind if order else "",
-        "tries": order.tries if order else 0,
+        "tries": _times(order.tries if order else 0),
         "error": f"It says: {error[:300].rstrip('.')}." if error else "",
     }
     sentence = SENTENCES[case.finding.kind].format(**words).strip()
     offers = tuple(Offer(action, answer) for action, answer in case.answers.items())
     return Shown(case, sentence, offers)
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def _owner(case: Case) -> str:

@@ -53,7 +53,7 @@ def test_the_page_shows_every_cluster_and_case(ada: Client) -> None:
         "2 objects live under one fence; one of them counts.",
         "our records have no such attempt",
         "The order to submit was sent, and no answer came. It says: read timed out.",
-        "The order to signal failed 1 times. It says: connection refused.",
+        "The order to signal failed once. It says: connection refused.",
         "basalt refused the order to cancel. It says: Access/permission denied (2002).",
         "cedar does not answer; its jobs keep their states. It says: connection refused.",
     ):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from urllib.parse import quote
 
 from clusters.backends.slurm import errors, read
@@ -20,6 +20,7 @@ from kit.ids import is_fence
 
 _NAMES_A_QUERY = 200  # 40 characters each: a URL of 8 kB
 _DAY_S = 86_400
+_MOST_NAMESAKES = 100
 
 
 def observe(
@@ -70,7 +71,16 @@ def observe(
         gangs=tuple(gangs),
         foreign=foreign_load(others, ours, nodes),
         accounting_answered=answered,
+        namesakes=tuple(islice(_namesakes(job.row for job in others), _MOST_NAMESAKES)),
     )
+
+
+def _namesakes(others: Iterable[JobRow]) -> Iterator[GangSeen]:
+    """Living jobs named like ours without a mark; with another mark they are another Muster's."""
+    for row in others:
+        is_marked = (row.comment or "").endswith(f":{row.name}")
+        if is_fence(row.name) and not is_marked and not row.state.is_final:
+            yield read.gang_from(row, ())
 
 
 def topology_of(client: SlurmClient) -> Topology:
