@@ -20,7 +20,7 @@ from clusters.models import (
     Node,
     Observation,
 )
-from clusters.selectors.connection import configuration_etag
+from clusters.selectors.connection import CONFIGURED, configuration_etag
 from clusters.services.configure import (
     create_cluster,
     create_flavor,
@@ -32,10 +32,9 @@ from clusters.services.configure import (
     update_cluster,
     update_flavor,
 )
+from clusters.services.fleet import set_state
 from clusters.services.probe import probe_cluster
 from kit.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
-
-CONFIGURED = ("title", "backend", "endpoint", "account", "options", "stores")
 
 
 class ClusterForm(ServiceForm):
@@ -98,20 +97,21 @@ class ClusterAdmin(ServiceAdmin):
         "secret_base64",
         "etag",
         "state",
-        "capabilities",
-        "probe",
+        "leave_plan",
+        "gaps",
         "last_seen_at",
         "failing_since",
         "failure",
         "clock_skew_ms",
+        "rebuilt_at",
         "revision",
     )
-    readonly_fields = fields[-8:]
+    readonly_fields = fields[-9:]
     fixed: ClassVar = ("name",)
     list_display = ("name", "title", "backend", "endpoint", "state", "last_seen_at", "failure")
     list_filter = ("backend", "state")
     search_fields = ("name", "title")
-    actions = ("probe_now",)
+    actions = ("probe_now", "drain", "cut_off", "open_again")
 
     def create(self, values: Mapping[str, Any], actor: Any, now: datetime) -> Cluster:
         """Makes the cluster."""
@@ -146,6 +146,39 @@ class ClusterAdmin(ServiceAdmin):
             probe_cluster(actor=actor, cluster=cluster, now=now)
 
         return self.each(request, rows, act, "probed")
+
+    @admin.display(description="What the last probe found missing")
+    def gaps(self, cluster: Cluster) -> str:
+        """Each finding that is off, with its fix."""
+        findings = cluster.probe.get("findings")
+        if not findings:
+            return "Not probed yet."
+        off = [finding for finding in findings if not finding["is_on"]]
+        lines = [f"{f['capability']}: {f['detail']}. Fix: {f['fix'] or 'none'}." for f in off]
+        return "\n".join(lines) or "Nothing."
+
+    @admin.action(description="Drain: nothing new is bound there", permissions=["change"])
+    def drain(self, request: HttpRequest, rows: Any) -> HttpResponse | None:
+        """Drains the chosen clusters."""
+        return self._set(request, rows, Cluster.State.DRAINING, "drained")
+
+    @admin.action(description="Cut off: nothing new gets there at all", permissions=["change"])
+    def cut_off(self, request: HttpRequest, rows: Any) -> HttpResponse | None:
+        """Cuts the chosen clusters off."""
+        return self._set(request, rows, Cluster.State.CUT_OFF, "cut off")
+
+    @admin.action(description="Open again for new work", permissions=["change"])
+    def open_again(self, request: HttpRequest, rows: Any) -> HttpResponse | None:
+        """Opens the chosen clusters."""
+        return self._set(request, rows, Cluster.State.ACTIVE, "opened")
+
+    def _set(
+        self, request: HttpRequest, rows: Any, state: Cluster.State, done: str
+    ) -> HttpResponse | None:
+        def act(cluster: Cluster, actor: Any, now: datetime) -> None:
+            set_state(actor=actor, cluster=cluster, state=state, now=now)
+
+        return self.each(request, rows, act, done)
 
 
 @admin.register(Flavor)

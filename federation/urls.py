@@ -8,6 +8,7 @@ page_urls: list[URLPattern] = [
     path("", overview.overview, name="overview"),
     path("clusters", clusters.clusters, name="clusters"),
     path("clusters/<slug:name>", clusters.cluster, name="cluster"),
+    path("clusters/<slug:name>/<slug:action>", clusters.change, name="change-cluster"),
     path("queue", queue.queue, name="queue"),
     path("reconciler", reconciler.reconciler, name="reconciler"),
     path("reconciler/<uuid:case_id>", reconciler.case, name="case"),

@@ -135,12 +135,19 @@ class ClusterLoad:
 
     @property
     def standing(self) -> str:
-        """One word for people: `open`, `draining`, `silent`, or `never seen`."""
+        """One word for people: `never seen`, `silent`, `open`, or what `closed` says."""
         if self.cluster.last_seen_at is None:
             return "never seen"
         if self.is_silent:
             return "silent"
-        return "draining" if self.cluster.state == Cluster.State.DRAINING else "open"
+        return self.closed or "open"
+
+    @property
+    def closed(self) -> str:
+        """Why it takes no new work, by an admin's decision: one word, "" = it is open."""
+        if self.cluster.leave_plan:
+            return "leaving"
+        return _CLOSED.get(self.cluster.state, "")
 
     @property
     def queues(self) -> list[dict[str, Any]]:
@@ -155,6 +162,12 @@ class ClusterLoad:
             }
             for name, is_open, nodes, longest_s in rows
         ]
+
+
+_CLOSED: Mapping[str, str] = {
+    Cluster.State.DRAINING: "draining",
+    Cluster.State.CUT_OFF: "cut off",
+}
 
 
 @dataclass(slots=True)

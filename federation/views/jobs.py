@@ -136,6 +136,8 @@ def _drawing(user: User, attempt: Attempt | None, now: datetime) -> Sequence[Out
         load = cluster_load(attempt.cluster.name, now)
     except NotFoundError:
         return ()
+    if load.cluster.pk != attempt.cluster_id:  # gone, and another bears its name now
+        return ()
     here = frozenset(attempt.nodes_seen or attempt.nodes)
     near = around(draw(load.nodes, {}, here))
     nodes = [tile.node for outer in near for leaf in outer.inner for tile in leaf.tiles]
