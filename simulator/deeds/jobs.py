@@ -51,6 +51,24 @@ def time_limit(
     return {"jobs": chosen}
 
 
+def edit(
+    cluster: Running,
+    *,
+    comment: str | None = None,
+    priority: int | None = None,
+    job_id: int | None = None,
+    name: str | None = None,
+) -> Json:
+    """A job gets another comment (ours is the mark we know our jobs by), priority, or both."""
+    now_ms = cluster.now_ms()
+    wanted = {"comment": comment, "priority": priority}
+    changes = {field: value for field, value in wanted.items() if value is not None}
+    chosen = named_jobs(cluster.world, job_id, name)
+    for number in chosen:
+        operator.edit(cluster.world, number, changes, now_ms)
+    return {"jobs": chosen}
+
+
 DEEDS: dict[str, Deed] = {
     "jobs/requeue": _hand(operator.requeue_by_hand, "a job goes back into the queue under its id"),
     "jobs/hold": _hand(operator.hold, "a job is held by an administrator"),
@@ -58,4 +76,5 @@ DEEDS: dict[str, Deed] = {
     "jobs/cancel": _hand(operator.cancel_by_hand, "a job is cancelled by root"),
     "jobs/move": move,
     "jobs/time_limit": time_limit,
+    "jobs/edit": edit,
 }

@@ -1,5 +1,6 @@
 """An operator's hand on other people's jobs: what `scontrol` and `scancel` do as root."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from simulator.engine.admission import INVALID_PARTITION
@@ -52,6 +53,11 @@ def move(
 def set_time_limit(world: World, job_id: int, minutes: int, now_ms: int) -> None:
     """Give a waiting or running job another time limit; a running one ends if it is past."""
     update(world, job_id, {"time_limit": minutes}, ROOT, now_ms)
+
+
+def edit(world: World, job_id: int, changes: Mapping[str, object], now_ms: int) -> None:
+    """`scontrol update`: another `comment` or `priority` (not of a held job)."""
+    update(world, job_id, dict(changes), ROOT, now_ms)
 
 
 def cancel_by_hand(world: World, job_id: int, now_ms: int) -> None:

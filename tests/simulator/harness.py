@@ -14,6 +14,7 @@ from simulator.slurm.tokens import mint
 
 RECORDINGS = Path(__file__).parent / "recordings"
 SCRIPT = "#!/bin/bash\nsleep 600\n"
+FENCE = "mst-0123456789ab-a1"
 
 
 def lab_cluster(directory: Path, **changes: Any) -> Cluster:
@@ -104,3 +105,20 @@ def recording(name: str) -> dict[str, Any]:
     """A request to slurmrestd 22.05.8 and its reply."""
     data: dict[str, Any] = json.loads((RECORDINGS / f"{name}.json").read_text())
     return data
+
+
+def states(lab: Lab, job: int) -> list[str]:
+    """What accounting says of each run."""
+    return [row["state"]["current"] for row in lab.runs(job)]
+
+
+def running(lab: Lab, **job: Any) -> int:
+    number = lab.submit(**{"requeue": False, "name": FENCE, **job})
+    lab.wait(1)
+    assert lab.job(number)["job_state"] == "RUNNING"
+    return number
+
+
+def is_unknown(lab: Lab, job: int) -> bool:
+    answer = lab.call("GET", f"/slurm/v0.0.38/job/{job}")
+    return not answer.json()["jobs"] and answer.json()["errors"][0]["error_number"] == 2017

@@ -1,4 +1,7 @@
-"""Every deed of the side door, over its JSON and as Slurm's REST shows the result."""
+"""Deeds of the side door, over its JSON and as Slurm's REST shows the result.
+
+Deeds on daemons and clocks are in `test_daemons`, faults on real sockets in `test_server`.
+"""
 
 import re
 from pathlib import Path
@@ -10,27 +13,7 @@ import pytest
 from simulator.config import Partition
 from simulator.control import DEEDS, do
 from simulator.engine.model import RefusedError
-from tests.simulator.harness import Lab, lab_cluster
-
-FENCE = "mst-0123456789ab-a1"
-
-
-def states(lab: Lab, job: int) -> list[str]:
-    """What accounting says of each run."""
-    return [row["state"]["current"] for row in lab.runs(job)]
-
-
-def running(lab: Lab, **job: Any) -> int:
-    number = lab.submit(**{"requeue": False, "name": FENCE, **job})
-    lab.wait(1)
-    assert lab.job(number)["job_state"] == "RUNNING"
-    return number
-
-
-def is_unknown(lab: Lab, job: int) -> bool:
-    answer = lab.call("GET", f"/slurm/v0.0.38/job/{job}")
-    return not answer.json()["jobs"] and answer.json()["errors"][0]["error_number"] == 2017
-
+from tests.simulator.harness import FENCE, Lab, lab_cluster, running, states
 
 # Nodes
 
@@ -147,147 +130,14 @@ def test_an_operator_cancels_anybodys_job(lab: Lab) -> None:
     assert (row["state"]["current"], row["kill_request_user"]) == ("CANCELLED", "root")
 
 
-# slurmctld's state
-
-
-def test_a_restart_that_lost_its_state_gives_ids_out_again(lab: Lab) -> None:
-    job = running(lab, nodes=2)
-    lab.control("slurmctld/restart", knows="lost", unknown_ms=0)
-    assert is_unknown(lab, job)
-    assert lab.node("alpha-n000")["gres_used"] == "gpu:h100:0(IDX:N/A)"
-    assert lab.submit(name="another") == job
-    lab.wait(700)
-    # the record of the job that was lost stays open for ever; both bear one id
-    found = [(row["name"], row["state"]["current"]) for row in lab.runs(job)]
-    assert found == [(FENCE, "RUNNING"), ("another", "COMPLETED")]
-    assert lab.job(job)["name"] == "another"
-
-
-def test_a_cold_start_closes_what_accounting_had_open(lab: Lab) -> None:
-    job = running(lab)
-    lab.control("slurmctld/restart", knows="lost", cold=True)
-    lab.wait(1)
-    (row,) = lab.runs(job)
-    assert row["state"]["current"] == "CANCELLED"
-    assert row["time"]["elapsed"] > 0
-
-
-def test_an_older_state_has_forgotten_the_release(lab: Lab) -> None:
-    job = lab.submit(name=FENCE, hold=True, requeue=False)
-    lab.wait(5)
-    lab.call("POST", f"/slurm/v0.0.38/job/{job}", {"hold": False})
-    later = running(lab, name="later")
-    lab.control("slurmctld/restart", knows="older", ago_ms=3000, unknown_ms=0)
-    assert (lab.job(job)["job_state"], lab.job(job)["state_reason"]) == ("PENDING", "JobHeldUser")
-    assert is_unknown(lab, later)
-    assert lab.submit(name="again") == later
-    lab.wait(1)
-    assert states(lab, job) == ["PENDING"]  # its first run has left no trace
-    lab.control("jobs/release", job_id=job)
-    lab.wait(2)
-    assert states(lab, job) == ["RUNNING"]
-    stays = lab.client.get("/_control/stays").json()["stays"]
-    assert [(stay["name"], stay["end_ms"] > 0) for stay in stays] == [
-        (FENCE, True),  # but the laboratory knows
-        ("later", True),
-        ("again", False),
-        (FENCE, False),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("requeue", "controller", "accounting"),
-    [(False, "NODE_FAIL", ["NODE_FAIL"]), (True, "PENDING", ["NODE_FAIL", "PENDING"])],
-)
-def test_an_older_state_misses_what_has_ended_since(
-    lab: Lab, requeue: bool, controller: str, accounting: list[str]
-) -> None:
-    job = lab.submit(script="#!/bin/sh\nsleep 10\n", requeue=requeue)
-    steady = running(lab, name="steady", nodes=2)
-    before = lab.job(steady)
-    lab.wait(13)
-    assert lab.job(job)["job_state"] == "COMPLETED"
-    lab.control("slurmctld/restart", knows="older", ago_ms=8000)
-    lab.wait(1)
-    assert lab.job(job)["job_state"] == controller
-    assert states(lab, job) == accounting
-    assert lab.job(steady) == before
-
-
-def test_a_kept_state_changes_nothing_but_the_nodes(lab: Lab) -> None:
-    job = running(lab)
-    before = lab.job(job)
-    lab.control("slurmctld/restart")
-    assert lab.job(job) == before
-    assert lab.node("alpha-n000")["state"] == "unknown"
-    lab.wait(5)
-    assert lab.node("alpha-n000")["state"] != "unknown"
-
-
-@pytest.mark.parametrize(("ended", "recorded"), [(None, "RUNNING"), ("COMPLETED", "COMPLETED")])
-def test_a_job_can_vanish_from_slurmctld(lab: Lab, ended: str | None, recorded: str) -> None:
-    job = running(lab)
-    lab.control("slurmctld/forget", name=FENCE, ended=ended)
-    lab.wait(1)
-    assert is_unknown(lab, job)
-    assert states(lab, job) == [recorded]
-    assert lab.submit() == job + 1
-
-
-def test_finished_jobs_can_be_forgotten_at_once(lab: Lab) -> None:
-    over, alive = lab.submit(script="#!/bin/sh\nsleep 1\n"), lab.submit()
-    lab.wait(5)
-    assert lab.control("slurmctld/forget_finished") == {"jobs": [over]}
-    assert is_unknown(lab, over)
-    assert states(lab, over) == ["COMPLETED"]
-    assert lab.job(alive)["job_state"] == "RUNNING"
-
-
-def test_the_next_id_passes_over_living_jobs(lab: Lab) -> None:
-    first = running(lab)
-    lab.control("slurmctld/next_id", job_id=first)
-    assert lab.submit() == first + 1
-    lab.control("slurmctld/next_id", job_id=500)
-    assert lab.submit() == 500
-
-
-# Accounting
-
-
-def test_accounting_can_lag(lab: Lab) -> None:
-    lab.control("slurmdbd/lag", ms=60_000)
-    job = running(lab)
-    lab.wait(58)
-    assert lab.runs(job) == []
-    lab.wait(2)
-    assert states(lab, job) == ["RUNNING"]
-    lab.call("DELETE", f"/slurm/v0.0.38/job/{job}")
-    lab.wait(59)
-    assert states(lab, job) == ["RUNNING"]
-    lab.control("slurmdbd/lag", ms=0)
-    assert states(lab, job) == ["CANCELLED"]
-
-
-def test_accounting_can_lose_a_job_and_never_get_one(lab: Lab) -> None:
-    job = running(lab)
-    lab.wait(1)
-    assert lab.control("slurmdbd/lose", name=FENCE) == {"records": 1}
-    lab.control("slurmdbd/deaf")
-    unheard = running(lab, name="unheard")
-    lab.control("slurmdbd/deaf", deaf=False)
-    heard = running(lab, name="heard")
-    lab.wait(2)
-    assert [lab.runs(number) != [] for number in (job, unheard, heard)] == [False, False, True]
-    assert [lab.job(number)["job_state"] for number in (job, unheard)] == ["RUNNING", "RUNNING"]
-
-
-def test_accounting_can_miss_an_end(lab: Lab) -> None:
-    job = running(lab)
-    lab.control("slurmdbd/freeze", job_id=job)
-    lab.control("jobs/cancel", job_id=job)
-    lab.wait(400)
-    assert is_unknown(lab, job)
-    assert states(lab, job) == ["RUNNING"]
+def test_an_operator_edits_the_mark_a_job_is_known_by(lab: Lab) -> None:
+    job = lab.submit(comment="muster:run", dependency="singleton")
+    lab.control("jobs/edit", job_id=job, comment="", priority=7)
+    row = lab.job(job)
+    assert (row["comment"], row["priority"]) == ("", 7)
+    held = lab.submit(hold=True)
+    answer = lab.client.post("/_control/jobs/edit", json={"job_id": held, "priority": 7})
+    assert answer.status_code == 400
 
 
 # Foreign objects and load
@@ -321,57 +171,6 @@ def test_an_ambush_takes_what_was_chosen_just_before(lab: Lab) -> None:
     assert again == pinned + 1
     lab.wait(40)
     assert lab.job(pinned)["job_state"] == "RUNNING"
-
-
-# Clocks
-
-
-def test_a_skewed_clock_shows_in_all_timestamps(lab: Lab) -> None:
-    job = running(lab)
-    fields = ("submit_time", "start_time", "end_time", "eligible_time")
-    before, told = lab.job(job), lab.call("GET", "/slurm/v0.0.38/diag").json()["statistics"]
-    lab.control("clock/skew", ms=-90_000)
-    after, now = lab.job(job), lab.call("GET", "/slurm/v0.0.38/diag").json()["statistics"]
-    assert [after[f] - before[f] for f in fields] == [-90] * 4
-    assert now["req_time"] - told["req_time"] == -90
-    lab.wait(1)
-    (row,) = lab.runs(job)
-    assert row["time"]["start"] == after["start_time"]
-
-
-def test_a_jump_leaves_what_was_written_and_stretches_what_runs(lab: Lab) -> None:
-    job = running(lab)
-    began = lab.job(job)["start_time"]
-    lab.control("clock/jump", ms=1_800_000)
-    lab.wait(10)
-    assert lab.job(job)["start_time"] == began
-    assert lab.runs(job)[0]["time"]["elapsed"] == pytest.approx(1810, abs=2)
-    lab.control("clock/jump", ms=-3_600_000)
-    assert lab.runs(job)[0]["time"]["elapsed"] == 0
-    assert lab.job(job)["job_state"] == "RUNNING"
-    lab.wait(600)
-    assert lab.job(job)["job_state"] == "COMPLETED"
-
-
-def test_a_begin_time_is_read_by_the_clusters_clock(lab: Lab) -> None:
-    lab.control("clock/skew", ms=-60_000)
-    job = lab.submit(begin_time="now+30s")
-    lab.wait(29)
-    assert lab.job(job)["job_state"] == "PENDING"
-    lab.wait(2)
-    assert lab.job(job)["job_state"] == "RUNNING"
-
-
-def test_tokens_are_checked_by_the_clusters_clock(lab: Lab) -> None:
-    lab.control("clock/skew", ms=7_200_000)
-    assert lab.call("GET", "/slurm/v0.0.38/jobs").status_code == 500
-
-
-def test_a_clock_is_off_by_a_year_at_most(lab: Lab) -> None:
-    for deed in ("clock/skew", "clock/jump"):
-        answer = lab.client.post(f"/_control/{deed}", json={"ms": 400 * 86_400_000})
-        assert answer.status_code == 400
-    assert lab.client.post("/_control/clock/advance", json={"ms": -1}).status_code == 400
 
 
 # The door itself
@@ -409,6 +208,30 @@ def test_the_readme_tells_of_every_deed_and_every_kind_of_fault(lab: Lab) -> Non
     words = {word for row in rows for word in re.findall(r"`([a-z0-9_/]+)`", row)}
     assert {name for name in DEEDS if not {name, name.split("/")[-1]} & words} == set()
     assert set(listed["faults"]) <= words
+
+
+def test_the_same_deeds_at_the_same_times_make_the_same_history(tmp_path: Path) -> None:
+    first, second = (a_bad_day(Lab(lab_cluster(tmp_path))) for _ in range(2))
+    assert first == second
+    assert len(set(first)) == 3
+
+
+def a_bad_day(lab: Lab) -> list[str]:
+    """Something of everything; what each part of the cluster says at the end."""
+    lab.control("foreign/ambush")
+    pinned = lab.submit(nodelist="alpha-n001", name=FENCE)
+    lab.control("nodes/blink", nodes="alpha-n[000-002]", ms=900)
+    lab.control("faults/add", kind="delay_before", path="job/submit", ms=60_000)
+    with pytest.raises(httpx.ReadTimeout):
+        lab.submit(name=FENCE)
+    lab.control("clock/jump", ms=-5000)
+    lab.submit(nodes=4, hold=True)
+    lab.control("slurmctld/restart", knows="older", ago_ms=4000)
+    lab.control("jobs/edit", job_id=pinned, priority=9)
+    lab.wait(70)
+    lab.control("slurmdbd/lag", ms=2000)
+    paths = ["slurm/v0.0.38/jobs", "slurm/v0.0.38/nodes", "slurmdb/v0.0.38/jobs"]
+    return [lab.call("GET", f"/{path}").text for path in paths]
 
 
 # Without sockets
