@@ -19,6 +19,7 @@ from clusters.selectors.traffic import outbox_depths
 from federation.models import ArbiterTerm
 from kit.crypto import UndecryptableError
 from kit.findings import Finding, Level, graded
+from kit.partitions import months_from, partitions_of
 from tenancy.models import Tick
 
 OLDEST_SERVER = 16
@@ -193,6 +194,33 @@ def outbox(visit: Visit) -> Iterator[Finding]:
         words = f"{row['depth']} orders, the oldest {age_s:.0f} s, {row['ambiguous']} ambiguous"
         fix = f"Is the cluster {name} well, and does a worker of the queue dispatch run?"
         yield graded(f"outbox {name}", words, age_s, warning=60, error=600, fix=fix)
+
+
+def months(visit: Visit) -> Iterator[Finding]:
+    """Whether the tables that are kept by month have the next one, and rows lie in theirs."""
+    for table in settings.KEEP_DAYS:
+        what = f"months of {table}"
+        ((_, next_month),) = months_from(visit.now, 1)
+        ends = [part.end for part in partitions_of(table) if part.end is not None]
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"SELECT EXISTS (SELECT FROM {table}_rest),"  # noqa: S608 - a name of ours
+                " (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class"
+                " WHERE oid = to_regclass(%s))",
+                [table],
+            )
+            strays, is_owner = cursor.fetchone()
+        if not is_owner:
+            fix = f"ALTER TABLE {table} OWNER TO the role of the workers."
+            yield Finding(what, Level.WARNING, "another role owns it: none can be made", fix)
+        elif not any(end > next_month for end in ends):
+            fix = "The hourly tick of beat makes them; the log of worker-accounting says what stops it."
+            yield Finding(what, Level.WARNING, "the next month is not made yet", fix)
+        elif strays:
+            fix = "They go with time. If there are more every day, the clock of a process is wrong."
+            yield Finding(what, Level.WARNING, "there are rows outside of every month", fix)
+        else:
+            yield Finding(what, Level.OK, f"made until {max(ends):%Y-%m-%d}")
 
 
 def ledger(visit: Visit) -> Iterator[Finding]:

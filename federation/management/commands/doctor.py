@@ -35,6 +35,7 @@ INSIDE: Sequence[tuple[str, Check]] = (
     ("clusters", examination.clusters),
     ("outbox", examination.outbox),
     ("ledger", examination.ledger),
+    ("months", examination.months),
 )
 REMEDY = {
     "broker": "Is Valkey running, and is REDIS_URL right? No work is lost meanwhile.",

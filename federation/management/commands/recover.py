@@ -6,14 +6,19 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
-from clusters.services.recall import Recalled, recall
+from clusters.services.recall import Recalled, closed_secrets, recall
 from federation.core.adoption import Found
 from federation.services.adopt import adopt, finish
 from federation.services.adopt import begin as begin_recovery
+from federation.services.orphans import book_orphans as book
 
 UNHEARD = """\
 Nothing is decided or forwarded before every cluster was heard. Run this again when they answer, or
 go on with what is known of one:  manage.py recover --accept {name}"""
+
+CLOSED = """\
+{name}: no key in MUSTER_ENCRYPTION_KEYS opens its secret. Add the key that was in use when the backup
+was made at the end of the list, or give the cluster its secret again."""
 
 
 class Command(BaseCommand):
@@ -36,6 +41,11 @@ class Command(BaseCommand):
             metavar="CLUSTER",
             help="go on although this cluster, or its accounting, does not answer",
         )
+        parser.add_argument(
+            "--book-orphans",
+            action="store_true",
+            help="book what ran for lost jobs as adjustments of the tenants that can be known",
+        )
 
     def handle(
         self,
@@ -43,6 +53,7 @@ class Command(BaseCommand):
         begin: bool,
         since: datetime | None,
         accept: list[str],
+        book_orphans: bool,
         **__: Any,
     ) -> None:
         """Says what was found.
@@ -52,6 +63,8 @@ class Command(BaseCommand):
         """
         clusters = begin_recovery(since=since, now=timezone.now())
         self.stdout.write("Nothing is decided or forwarded now, until this is done.")
+        for name in closed_secrets():
+            self.stdout.write(CLOSED.format(name=name))
         if begin:
             return
         recalled = [recall(cluster_id=key, clock=timezone.now) for key in clusters]
@@ -64,6 +77,9 @@ class Command(BaseCommand):
         for attempt in adopted.attempts:
             self.stdout.write(f"adopted {attempt.fence} on {attempt.cluster.name}")
         self._show_orphans(recalled, adopted.orphans)
+        if book_orphans:
+            booked = book(orphans=adopted.orphans, now=timezone.now())
+            self.stdout.write(f"{len(booked)} adjustments booked for orphans")
         finish(adopted=adopted, now=timezone.now())
         self.stdout.write(
             f"{len(adopted.attempts)} attempts adopted, {len(adopted.orphans)} orphans. "

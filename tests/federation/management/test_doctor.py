@@ -25,7 +25,7 @@ from federation.management.examination import Visit
 from federation.models import ArbiterTerm
 from kit.findings import Finding, Level
 from tenancy.models import Tick
-from tenancy.services.records import tick
+from tenancy.services.records import Change, tick, write_events
 from tests import make
 from tests.federation.world import World
 
@@ -138,6 +138,14 @@ def test_a_missing_migration_and_an_unbalanced_batch(well: World) -> None:
     troubles = bad(found())
     assert "federation.0001_initial" in troubles["migrations"].words
     assert "does not add up" in troubles["ledger"].words
+
+
+def test_months_that_are_not_made_and_rows_outside_of_them(well: World) -> None:
+    what = "months of tenancy_event"
+    assert next(f for f in found() if f.what == what).words.startswith("made until ")
+    write_events(changes=[Change("a", "1", None)], now=timezone.now() - timedelta(days=9000))
+    assert "outside of every month" in bad(found())[what].words
+    assert "not made yet" in bad(found(days=100))[what].words
 
 
 def test_half_of_the_world_away(well: World, settings: LazySettings) -> None:
