@@ -9,6 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models import F
 
 from accounting.core.runs import Known, NewEnd, Settlement, Told, class_cut, interval_id, settle
 from accounting.models import UsageInterval
@@ -118,6 +119,13 @@ def stop_usage(*, attempt_id: UUID, run_start_ms: int, run_end_ms: int, now: dat
         raise AlreadyPostedError(f"The run's end is not changed: {settlement.why}.")
     _write_ends(settlement.ends, now)
     return settlement.told == Told.CHANGED
+
+
+@transaction.atomic
+def forget_open(*, attempt_ids: Collection[UUID], now: datetime) -> int:
+    """Ends runs whose end nobody can tell: where they are posted to, else where they began."""
+    open_ = UsageInterval.objects.filter(attempt_id__in=attempt_ids, ended_ms=None)
+    return open_.update(ended_ms=F("metered_ms"), reported_end_ms=F("metered_ms"), ended_at=now)
 
 
 def record_run(*, fact: RunFact, now: datetime) -> Told:

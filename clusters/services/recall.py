@@ -121,3 +121,14 @@ def free_traffic(*, now: datetime) -> int:
 def is_held() -> bool:
     """Whether a recovery is under way."""
     return Lease.objects.filter(holder__startswith=HOLDER).exists()
+
+
+def closed_secrets() -> list[str]:
+    """The clusters, by name, whose stored secret none of the configured keys opens."""
+    closed = []
+    for cluster in Cluster.objects.order_by("name"):
+        try:
+            connection_of(cluster)
+        except UndecryptableError:
+            closed.append(cluster.name)
+    return closed

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from accounting.services.usage import forget_open
 from clusters.core.domains import shared_tier
 from clusters.core.gang import Gang
 from clusters.core.observation import GangState
@@ -22,6 +23,7 @@ from clusters.services.recall import free_traffic, hold_traffic, is_held
 from federation.core.adoption import Claim, Found, Sorting, sort_out
 from federation.core.lifecycle import JobState
 from federation.core.plan import Binding
+from federation.core.reconciliation import Cause
 from federation.models import ArbiterTerm, Attempt, Job
 from federation.selectors.attempts import last_reading, stop_cause
 from federation.selectors.fleet import OPEN_ATTEMPTS
@@ -107,13 +109,15 @@ def adopt(*, now: datetime) -> Adopted:
     adopted and judged, until none is left: an earlier one must be over before the next can be.
     """
     adopted: list[Attempt] = []
+    orphans: dict[tuple[UUID, str], Found] = {}
     _keep_cancelled()
     clusters = list(Cluster.objects.values_list("id", flat=True))
     _reconcile(clusters, now)
     while True:
-        attempts, orphans = _adopt_round(clusters, now)
+        attempts, left = _adopt_round(clusters, now)
+        orphans |= {(found.cluster, found.fence): found for found in left}
         if not attempts:
-            return Adopted(tuple(adopted), orphans)
+            return Adopted(tuple(adopted), tuple(orphans.values()))
         adopted += attempts
         _reconcile({attempt.cluster_id for attempt in attempts}, now)
 
@@ -229,10 +233,15 @@ def _site_of(claim: Claim, job: Job, now: datetime) -> _Site | None:
 
 
 def _supersede(jobs: Sequence[int], now: datetime) -> None:
-    """Ends what is still open of jobs that went on to a later attempt in the time we forgot."""
-    OPEN_ATTEMPTS.filter(job__in=jobs).update(
-        state=Attempt.State.ENDED, end_cause="vanished", ended_at=now
+    """Ends what is still open of jobs that went on to a later attempt in the time we forgot.
+
+    When its last stay ended nobody knows any more: it is billed to where it is posted.
+    """
+    over = list(OPEN_ATTEMPTS.filter(job__in=jobs).values_list("id", flat=True))
+    Attempt.objects.filter(id__in=over).update(
+        state=Attempt.State.ENDED, end_cause=Cause.VANISHED, ended_at=now
     )
+    forget_open(attempt_ids=over, now=now)
 
 
 def _make(claim: Claim, site: _Site, job: Job, now: datetime) -> Attempt:

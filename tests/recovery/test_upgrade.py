@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from django.conf import settings
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 
 from accounting.core.posting import GENESIS, seal
 from accounting.models import Batch, Transfer
@@ -21,7 +22,7 @@ from kit.crypto import encrypt
 from kit.intervals import to_ms
 from tenancy.models import Tenant, User
 from tests.recovery.travel import fresh_database, nothing_is_open, ours, theirs
-from tests.stack import eventually
+from tests.stack import database_url, eventually
 from tests.world import World, simulated, utc_now
 
 FIRST = Path(__file__).parent / "first_release"
@@ -79,8 +80,26 @@ def test_what_the_first_release_posted_still_verifies() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_a_long_reader_makes_a_migration_give_up_and_try_again_later() -> None:
+    with fresh_database():
+        with connection.cursor() as cursor:
+            cursor.execute((FIRST / "muster.sql").read_text())
+            cursor.execute("SET search_path TO DEFAULT; SET lock_timeout TO '200ms'")
+        with psycopg.connect(database_url()) as reader:
+            reader.execute("SELECT count(*) FROM accounting_transfer")
+            with pytest.raises(OperationalError, match="lock timeout"):
+                call_command("migrate", interactive=False, verbosity=0, skip_checks=True)
+            found = reader.execute("SELECT count(*) FROM accounting_transfer").fetchone()
+            assert found is not None
+            assert found[0] > 0
+        call_command("migrate", interactive=False, verbosity=0, skip_checks=True)
+        assert verify_ledger() is None
+
+
+@pytest.mark.django_db(transaction=True)
 def test_running_jobs_go_on_and_the_books_agree(tmp_path: Path) -> None:
-    by = utc_now() - MADE - timedelta(minutes=1)
+    # Whole seconds: that is what the cluster's clock has.
+    by = timedelta(seconds=(utc_now() - MADE) // timedelta(seconds=1) - 60)
     (tmp_path / "aurora.json").write_text(moved((FIRST / "aurora.json").read_text(), by))
     fleet = {
         "nodes": 8,
