@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import redis
 from django.core.management import call_command
@@ -82,7 +83,7 @@ class Stand:
     @contextmanager
     def load(self, *clusters: str, every_s: float = 0.25) -> Iterator[Load]:
         """Small gangs come in over REST for as long as the block runs."""
-        only = {"clusters": {"only": list(clusters)}} if clusters else {}
+        only: dict[str, Any] = {"clusters": {"only": list(clusters)}} if clusters else {}
         sizes = iter(range(1_000_000))
 
         def body() -> dict[str, object]:
@@ -100,7 +101,7 @@ class Stand:
 
         What ran is counted in the clusters' own accounting, and the price is worked out from it.
         """
-        eventually(lambda: self._ended(), within_s=120, what="every job succeeded")
+        eventually(self._ended, within_s=180, what="every job succeeded")
         fences = set(Attempt.objects.values_list("fence", flat=True))
         runs = [run for lab in self.world.simulated.values() for run in lab.runs()]
         ours = [run for run in runs if run["name"] in fences]
@@ -131,7 +132,7 @@ class Stand:
         return sum(Transfer.objects.values_list("amount_nano", flat=True))
 
 
-def _cost_nano(run: dict[str, object]) -> int:
+def _cost_nano(run: dict[str, Any]) -> int:
     """GPUs x time x price, rounded down once a run."""
     time, tres = run["time"], run["tres"]
     gpus = sum(row["count"] for row in tres["allocated"] if row["name"] == "gpu")

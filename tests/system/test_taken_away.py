@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from pytest_django import DjangoDbBlocker
@@ -32,18 +33,18 @@ def whole(
         yield made
 
 
-def goes_on(load: Load, *, more: int = 5) -> None:
+def goes_on(load: Load, *, more: int = 3) -> None:
     """Waits until so many more jobs were promised."""
     enough = len(load.jobs) + more
-    eventually(lambda: len(load.jobs) >= enough, within_s=90, what="jobs are taken")
+    eventually(lambda: len(load.jobs) >= enough, within_s=120, what="jobs are taken")
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT, signal.SIGKILL])
-def test_postgresql_restarted(whole: Stand, how: signal.Signals) -> None:
-    """Fast, immediate, and a crash."""
+def test_postgresql_restarted(whole: Stand) -> None:
+    """Fast, then immediate."""
     with whole.load() as load:
-        goes_on(load)
-        whole.postgres.restart(how)
+        for how in (signal.SIGINT, signal.SIGQUIT):
+            goes_on(load)
+            whole.postgres.restart(how)
         goes_on(load)
     whole.all_agree()
     whole.nothing_died()
@@ -69,17 +70,17 @@ def test_valkey_flushed_killed_and_full(whole: Stand) -> None:
     whole.nothing_died()
 
 
-@pytest.mark.parametrize("line", [Line.REFUSE, Line.BLACKHOLE, Line.HALF_OPEN])
-def test_network_of_a_cluster_cut(whole: Stand, line: Line) -> None:
-    """The other cluster goes on meanwhile."""
+def test_network_of_a_cluster_cut(whole: Stand) -> None:
+    """Refused, swallowed, half open; the other cluster goes on meanwhile."""
     with whole.load("aurora") as cut_off, whole.load("borealis") as beside:
-        goes_on(cut_off, more=3)
-        whole.networks["aurora"].cut(line)
-        goes_on(cut_off, more=3)
-        goes_on(beside, more=3)
-        ended = set(beside.ids)
-        eventually(lambda: have_succeeded(ended), within_s=90, what="the others' jobs end")
-        whole.networks["aurora"].heal()
+        for line in (Line.REFUSE, Line.BLACKHOLE, Line.HALF_OPEN):
+            goes_on(cut_off)
+            whole.networks["aurora"].cut(line)
+            goes_on(cut_off)
+            goes_on(beside)
+            ended = set(beside.ids)
+            eventually(partial(have_succeeded, ended), within_s=120, what="the others' jobs end")
+            whole.networks["aurora"].heal()
     whole.all_agree()
     whole.nothing_died()
 
@@ -106,18 +107,19 @@ def test_no_room_left_for_logs(whole: Stand) -> None:
 
 
 def test_each_process_killed_and_frozen(whole: Stand) -> None:
-    """One is killed while two others stand still for longer than a lease, in random pairs."""
+    """Two are killed while two others stand still for longer than a lease, in random order."""
     names, chance = list(whole.stack.running), random.Random(SEED)  # noqa: S311
-    frozen = chance.sample(names, len(names))
+    to_kill = chance.sample(names, len(names))
+    to_freeze = to_kill[3:] + to_kill[:3]
     with whole.load() as load:
-        for killed, *stopped in zip(
-            chance.sample(names, len(names)), frozen, frozen[1:] + frozen[:1], strict=True
-        ):
-            for name in stopped:
+        for first in range(0, len(names), 2):
+            frozen = to_freeze[first : first + 2]
+            for name in frozen:
                 whole.stack.send(name, signal.SIGSTOP)
-            whole.stack.restart(killed)
+            for name in to_kill[first : first + 2]:
+                whole.stack.restart(name)
             time.sleep(FROZEN_S)
-            for name in stopped:
+            for name in frozen:
                 whole.stack.send(name, signal.SIGCONT)
         goes_on(load, more=1)
     whole.all_agree()

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 from tests.live.slurm import servers
 from tests.live.slurm.federation import Muster
@@ -38,10 +39,10 @@ class Killer:
         """What can be dealt, by name."""
         kinds: dict[str, Callable[[], None]] = {}
         for name in OURS:
-            kinds[f"kill {name}"] = lambda name=name: self._kill_ours(name)
-            kinds[f"freeze {name}"] = lambda name=name: self._freeze(name)
+            kinds[f"kill {name}"] = partial(self._kill_ours, name)
+            kinds[f"freeze {name}"] = partial(self._freeze, name)
         for daemon in DAEMONS:
-            kinds[f"kill {daemon}"] = lambda daemon=daemon: self._kill_daemon(daemon)
+            kinds[f"kill {daemon}"] = partial(self._kill_daemon, daemon)
         if self.with_servers:
             kinds["kill postgres"] = self._kill_postgres
             kinds["kill valkey"] = self._kill_valkey

@@ -42,7 +42,7 @@ def until_valkey_answers() -> None:
 def are_ours(lab: Path) -> bool:
     """Whether both were started by the run that also made this lab: they lie beside it."""
     with contextlib.closing(_valkey()) as client:
-        broker = Path(client.config_get("dir")["dir"])
+        broker = Path(str(client.config_get("dir")["dir"]))
     return all(path.is_relative_to(lab.parent) for path in (_data_directory(), broker))
 
 
