@@ -19,10 +19,10 @@ from script.supervisor import Program, Supervisor
 BENCHMARKS = Path(__file__).parent / "benchmarks"
 
 
-def names() -> dict[str, str]:
-    """Return what each benchmark measures, by its name."""
+def names(directory: Path = BENCHMARKS) -> dict[str, str]:
+    """Return the first line that each module there says of itself, by its name."""
     found = {}
-    for path in sorted(BENCHMARKS.glob("[a-z]*.py")):
+    for path in sorted(directory.glob("[a-z]*.py")):
         text = ast.get_docstring(ast.parse(path.read_text())) or ""
         found[path.stem.replace("_", "-")] = text.split("\n", 1)[0]
     return found
@@ -46,12 +46,16 @@ def main(argv: list[str]) -> int:
     bootstrap.ensure_environment(bootstrap.DEVELOPMENT, console=console)
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
         try:
-            return asyncio.run(_run(arguments.name, rest, Path(directory), console))
+            return asyncio.run(
+                run(arguments.name, "script.benchmarks", rest, Path(directory), console)
+            )
         except asyncio.CancelledError:
             return 130
 
 
-async def _run(name: str, arguments: list[str], directory: Path, console: Console) -> int:
+async def run(
+    name: str, package: str, arguments: list[str], directory: Path, console: Console
+) -> int:
     environment = bootstrap.child_environment()
     secrets = new_secrets()
     own = {
@@ -84,7 +88,7 @@ async def _run(name: str, arguments: list[str], directory: Path, console: Consol
             )
             await supervisor.start(valkey.program(environment))
             own["REDIS_URL"] = valkey.url()
-        module = f"script.benchmarks.{name.replace('-', '_')}"
+        module = f"{package}.{name.replace('-', '_')}"
         program = Program(
             name=name,
             argv=[str(bootstrap.venv_python()), "-m", module, *arguments],
@@ -93,5 +97,5 @@ async def _run(name: str, arguments: list[str], directory: Path, console: Consol
         )
         code, _ = await supervisor.run(program, show=True)
     if code not in (0, 1):
-        raise SetupError(f"The benchmark {name} failed (exit code {code}).")
+        raise SetupError(f"{name} failed (exit code {code}).")
     return code

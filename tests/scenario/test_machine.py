@@ -1,0 +1,22 @@
+"""The scenario machine, for a little while each day; `script/soak trust` runs it for long."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.scenario.machine import ScenarioMachine
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whatever_happens_all_is_where_it_belongs_in_the_end() -> None:
+    run_state_machine_as_test(
+        ScenarioMachine,
+        settings=settings(
+            max_examples=6,
+            stateful_step_count=40,
+            derandomize=True,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        ),
+    )
