@@ -174,6 +174,18 @@ def test_no_more_calls_at_once_than_the_cluster_allows(limit: int | None, most: 
 
 
 @pytest.mark.django_db
+def test_the_submits_of_a_window_share_a_list() -> None:
+    cluster = member_cluster()
+    fences = order(cluster, 16)
+    member = Member(obedient)
+    with installed(aurora=member):
+        deliver_to(cluster)
+    assert states(cluster) == {"done": 16}
+    assert sorted(str(job["name"]) for job in member.jobs.values()) == sorted(fences)
+    assert member.asked.count("GET jobs") < 16
+
+
+@pytest.mark.django_db
 def test_a_cluster_that_asks_for_patience_gets_it_and_no_breaker_trips() -> None:
     cluster = member_cluster()
     order(cluster, 10)

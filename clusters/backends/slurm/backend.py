@@ -9,7 +9,7 @@ from clusters.backends.slurm.client import SlurmClient
 from clusters.backends.slurm.observe import observe
 from clusters.backends.slurm.probe import probe
 from clusters.backends.slurm.read import JobRow, accounting_job, controller_job
-from clusters.backends.slurm.shared import SharedRead
+from clusters.backends.slurm.shared import SharedRead, Together
 from clusters.backends.slurm.translate import comment_of, owner_mark, submit_body
 from clusters.backends.slurm.values import Json, number
 from clusters.core.backend import (
@@ -22,6 +22,7 @@ from clusters.core.gang import Gang
 from clusters.core.observation import GangState, Observation
 
 _SIGNAL = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]{1,11})")
+LONGEST_WAIT_S = 0.25  # for the other submits in flight, before the list that all of them need
 _IS_OVER = (errors.NO_SUCH_JOB, errors.ALREADY_DONE)
 
 
@@ -33,6 +34,7 @@ class SlurmBackend:
         self._options = client.connection.options
         self._mark = owner_mark(self._options)
         self._jobs: SharedRead[list[Json]] = SharedRead(self._read_jobs)
+        self._posting = Together(LONGEST_WAIT_S)
 
     def close(self) -> None:
         """Close the connections it keeps alive."""
@@ -64,11 +66,13 @@ class SlurmBackend:
             BackendUnavailableError: not reached, or accounting could not say that it never ran.
             BackendRejectedError: refused in Slurm's own words.
         """
-        found = self._find(gang.fence, gang.account) if is_repeat else ()
-        if not found and is_repeat and (row := self._ran_before(gang.fence, gang.account)):
-            return Submitted(str(row.job_id))
+        with self._posting.one():
+            found = self._find(gang.fence, gang.account) if is_repeat else ()
+            if not found and is_repeat and (row := self._ran_before(gang.fence, gang.account)):
+                return Submitted(str(row.job_id))
+            job_id = 0 if found else self._post(gang)
         if not found:
-            job_id = self._post(gang)
+            self._posting.wait()  # the list of a large cluster is megabytes: one for them all
             found = self._find(gang.fence, gang.account)
             if not found:  # not recognised as ours: whatever it has become, it must not run
                 self._delete(job_id, gang.account)

@@ -1,7 +1,8 @@
 """One read shared by many callers at once."""
 
-from collections.abc import Callable
-from threading import Lock
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Condition, Lock
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -44,3 +45,30 @@ class SharedRead(Generic[T]):
         except Exception as error:  # noqa: BLE001 - kept, and raised to every caller
             self._error = error
         self._done = self._begun
+
+
+class Together:
+    """Lets those who have done a step wait a moment for those who are at it."""
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._at_it = 0
+        self._none_left = Condition()
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Somebody is at the step while the block runs."""
+        with self._none_left:
+            self._at_it += 1
+        try:
+            yield
+        finally:
+            with self._none_left:
+                self._at_it -= 1
+                if not self._at_it:
+                    self._none_left.notify_all()
+
+    def wait(self) -> None:
+        """Returns when nobody is at the step, or when it has taken too long."""
+        with self._none_left:
+            self._none_left.wait_for(lambda: not self._at_it, timeout=self._longest_s)
