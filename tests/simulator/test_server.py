@@ -97,8 +97,8 @@ def test_a_slow_answer_does_not_hold_up_others(served: httpx.Client) -> None:
         fault = {"kind": "delay_after", "path": "job/submit", "ms": 2500, "method": "POST"}
         served.post("/_control/faults/add", json=fault)
         began = time.monotonic()
+        slow = body(60, name=f"slow{attempt}")
         with pytest.raises(httpx.ReadTimeout):
-            slow = body(60, name=f"slow{attempt}")
             served.post("/slurm/v0.0.38/job/submit", json=slow, timeout=0.5)
         assert jobs_named(served, f"slow{attempt}") == 1
         if time.monotonic() - began < 2.5:
