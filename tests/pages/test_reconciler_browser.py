@@ -30,6 +30,7 @@ def test_its_pages_fit_and_a_lost_attempt_is_forgotten_with_a_reason(
     directory.mkdir(parents=True, exist_ok=True)
     phone = visit(browser, front, "phone", "dark", who="ada")
     picture(phone, scene, directory / "phone")
+    phone.page.context.close()  # else it goes on refreshing a case that is settled below
     wide = visit(browser, front, "wide", "light", who="ada")
     picture(wide, scene, directory / "wide")
     forget(wide, scene)
