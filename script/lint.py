@@ -40,6 +40,9 @@ def checks() -> Iterator[Check]:
     )
     yield Check("deployment", ["python", "-W", "error", "manage.py", "check", "--deploy",
                                "--fail-level", "ERROR"], _settings())  # fmt: skip
+    if shutil.which("promtool"):
+        rules = "deploy/monitoring/muster.rules.yml"
+        yield Check("alarms", ["promtool", "check", "rules", rules])
     if shutil.which("uv"):
         yield Check("locks", [str(bootstrap.ROOT / "script" / "lock"), "--check"])
 

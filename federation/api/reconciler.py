@@ -110,6 +110,7 @@ CASE = component(
                 account=TEXT,
                 nodes=list_of(TEXT),
                 backend_id=TEXT,
+                reason=TEXT,
                 started_at=or_null(MOMENT),
                 ended_at=or_null(MOMENT),
             )
@@ -330,6 +331,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "account": attempt.account,
         "nodes": attempt.nodes_seen or attempt.nodes,
         "backend_id": attempt.backend_id,
+        "reason": attempt.backend_reason,
         "started_at": iso(attempt.started_at),
         "ended_at": iso(attempt.ended_at),
     }
