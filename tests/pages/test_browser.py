@@ -9,7 +9,9 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from clusters.models import Cluster
 from federation.models import Job
+from tenancy.models import AuditEntry
 from tenancy.services.records import ring
 from tests.pages import scene as scenes
 from tests.pages.scene import PASSWORD, Scene, tell
@@ -176,4 +178,36 @@ def test_every_page_fits_and_is_pictured(
         wide = it.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{name} scrolls sideways by {wide} px"
         it.page.screenshot(path=directory / f"{name}-{size}-{theme}.png", full_page=True)
+    assert it.wrong == []
+
+
+@pytest.mark.parametrize("size", list(SIZES))
+def test_an_admin_sees_what_a_cluster_can_do_and_drains_it_with_a_reason(
+    browser: Browser, front: str, scene: Scene, size: str,
+    pytestconfig: pytest.Config, tmp_path: Path,
+) -> None:  # fmt: skip
+    directory = Path(pytestconfig.getoption("--screenshots") or tmp_path)
+    directory.mkdir(parents=True, exist_ok=True)
+    findings = [
+        {"capability": "accounting", "is_on": True, "detail": "9 associations", "fix": ""},
+        {"capability": "clock", "is_on": False, "detail": "9 s ahead", "fix": "run an NTP client"},
+    ]
+    Cluster.objects.filter(pk=scene.alpine.pk).update(
+        probe={"v": 1, "at": "2026-11-30T10:00:00Z", "findings": findings}
+    )
+    it = visit(browser, front, size, who="ada")
+    it.go("/clusters/alpine")
+    expect(it.page.get_by_text("run an NTP client")).to_be_visible()
+    it.page.get_by_text("Drain…").click()
+    it.page.get_by_role("textbox", name="Why").first.fill("new switches")
+    it.page.screenshot(path=directory / f"cluster-admin-{size}-light.png", full_page=True)
+    wide = it.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert wide <= 0, f"scrolls sideways by {wide} px"
+    it.page.get_by_role("button", name="Drain alpine").click()
+    expect(it.page.get_by_text("The cluster is draining.")).to_be_visible()
+    assert Cluster.objects.get(pk=scene.alpine.pk).state == "draining"
+    assert AuditEntry.objects.get(action="drain").why == "new switches"
+    it.page.get_by_text("Open…").click()
+    it.page.get_by_role("button", name="Open alpine").click()
+    expect(it.page.get_by_text("The cluster is open.")).to_be_visible()
     assert it.wrong == []
