@@ -6,7 +6,7 @@ member's accounting answered too, and for what never ran only after a minute (ac
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
@@ -132,6 +132,8 @@ def judge(
         if cause is Cause.CANCELLED_THERE and attempt.stop_cause:
             cause = Cause(attempt.stop_cause)
         return Verdict(Phase.ENDED, accepted_ms, seen, runs, cause=cause, words=seen.reason)
+    if seen.state is GangState.UNKNOWN:
+        return _left_open(attempt, seen, runs, reading, accepted_ms)
     doubled = sum(not found.state.is_final for found in objects) > 1
     unsettled = doubled or _is_held_again(attempt, seen, reading)
     return _alive(attempt, seen, runs, accepted_ms, now_ms, unsettled=unsettled)
@@ -188,6 +190,24 @@ def _absent(attempt: OpenAttempt, reading: Reading | None, accepted_ms: int | No
     if attempt.phase is Phase.LOST or attempt.stop_cause:
         phase = attempt.phase if attempt.phase is Phase.LOST else Phase.STOPPING
     return Verdict(phase, accepted_ms, None)
+
+
+def _left_open(
+    attempt: OpenAttempt,
+    seen: GangSeen,
+    runs: tuple[Run, ...],
+    reading: Reading | None,
+    accepted_ms: int | None,
+) -> Verdict:
+    """A record that accounting left open of an object that the controller does not have.
+
+    It is as absent as one without a record: neither does it wait, nor will it ever end. What it
+    says to have run did run, so it is not started again.
+    """
+    started_ms = attempt.started_ms or min((run.start_ms for run in runs), default=None)
+    verdict = _absent(replace(attempt, started_ms=started_ms), reading, accepted_ms)
+    told = () if verdict.phase is Phase.ENDED else runs
+    return replace(verdict, seen=seen, runs=told, words=seen.reason)
 
 
 def _proof(attempt: OpenAttempt, reading: Reading | None, accepted_ms: int | None) -> Cause | None:

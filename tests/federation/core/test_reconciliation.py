@@ -93,7 +93,6 @@ def test_every_final_state_ends_the_attempt_with_its_cause(state: GangState, cau
         (GangState.HELD, Phase.PENDING),
         (GangState.PENDING, Phase.PENDING),
         (GangState.STARTING, Phase.PENDING),
-        (GangState.UNKNOWN, Phase.PENDING),
         (GangState.RUNNING, Phase.RUNNING),
         (GangState.ENDING, Phase.RUNNING),
     ],
@@ -367,3 +366,37 @@ def test_nothing_else_is_forgotten(
     told: list[tuple[int, int | None, int]], found: GangSeen
 ) -> None:
     assert forgotten_runs(told, judge(attempt(), [found], look(), T0 + 90)) == ()
+
+
+OPEN_RECORD = seen(GangState.UNKNOWN, runs=ran(T0 + 5, None, GangState.RUNNING))
+
+
+def test_a_run_that_only_accounting_has_and_never_ended_is_looked_into() -> None:
+    """The controller forgot it: it does not wait in the queue again, and is never run again."""
+    for started_ms in (T0 + 5, None):
+        verdict = judge(
+            attempt(phase=Phase.RUNNING, started_ms=started_ms), [OPEN_RECORD], look(), T0 + 10
+        )
+        assert (verdict.phase, verdict.cause) == (Phase.LOST, Cause.LOST)
+        assert verdict.runs == OPEN_RECORD.runs
+
+
+def test_what_only_accounting_has_and_never_ran_is_queued_again_after_the_lag() -> None:
+    waiting = seen(GangState.UNKNOWN)
+    early = judge(attempt(), [waiting], look(), T0 + 10)
+    late = judge(attempt(), [waiting], look(T0 + ACCOUNTING_LAG_MS + 1), T0 + 10)
+    assert (early.phase, late.phase, late.cause) == (Phase.PENDING, Phase.ENDED, Cause.VANISHED)
+
+
+def test_a_cancel_ends_what_only_accounting_has() -> None:
+    """Its record stays open for ever: it must not keep the job `stopping` for as long."""
+    stopping = attempt(
+        phase=Phase.STOPPING,
+        started_ms=T0 + 5,
+        stop_cause="cancelled",
+        cancel=Order("done", was_sent=True, answered_ms=T0 + 20),
+    )
+    verdict = judge(stopping, [OPEN_RECORD], look(T0 + 21), T0 + 30)
+    assert (verdict.phase, verdict.cause) == (Phase.ENDED, Cause.CANCELLED)
+    told = forgotten_runs([(T0 + 5, None, 16)], verdict)
+    assert [(run.start_ms, run.end_ms) for run in told] == [(T0 + 5, T0 + 5)]
