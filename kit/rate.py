@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
+from typing import Any
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -133,11 +134,12 @@ class Limiter:
         return Verdict(True, bucket, wait_s, left + rest)
 
     def _take(self, bucket: Bucket, cost: int) -> tuple[int, int, int]:
-        words = (1, bucket.key, bucket.limit, max(bucket.share, cost), cost)
+        words = (bucket.key, str(bucket.limit), str(max(bucket.share, cost)), str(cost))
+        answer: Any
         try:
-            answer = self._client.execute_command("EVALSHA", self._script, *words)
+            answer = self._client.evalsha(self._script, 1, *words)
         except NoScriptError:  # Valkey is new, or was restarted
-            answer = self._client.execute_command("EVAL", _TAKE, *words)
+            answer = self._client.eval(_TAKE, 1, *words)
         taken, wait_us, left = answer
         return int(taken), int(wait_us), int(left)
 

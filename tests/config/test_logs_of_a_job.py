@@ -42,7 +42,7 @@ def test_a_job_is_found_in_every_log_by_its_id_and_no_secret_is(
 ) -> None:
     with started(tmp_path, *PROCESSES, environment={"MUSTER_LOG_FORMAT": "json"}) as stack:
         web = f"http://127.0.0.1:{stack.layout.web_port}"
-        eventually(lambda: ready(web), within_s=60, what="web is ready")
+        eventually(lambda: ready(web), within_s=240, what="web is ready")
         answer = httpx.post(
             f"{web}/api/v1/jobs",
             json=world.body(seconds=1),
@@ -52,7 +52,7 @@ def test_a_job_is_found_in_every_log_by_its_id_and_no_secret_is(
         assert (answer.status_code, answer.headers["X-Request-Id"]) == (201, REQUEST_ID)
         job = answer.json()["id"]
         row = Job.objects.filter(uuid=job, state="succeeded")
-        eventually(row.exists, within_s=120, what="the job is over")
+        eventually(row.exists, within_s=240, what="the job is over")
         found = about(stack, job)
         logs = "".join(stack.log(process) for process in PROCESSES)
     attempt = Attempt.objects.get(job__uuid=job)
