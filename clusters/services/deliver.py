@@ -237,8 +237,7 @@ def _away(
 ) -> Result:
     """Held back by another call's failure: due at once again. Else when the cluster or we say."""
     is_held_back = error.code == "held_back"
-    wait_s = error.retry_after_s
-    retry_after = None if wait_s is None else min(timedelta(seconds=wait_s), lease.REST_CAP)
+    retry_after = lease.patience(error)
     if not is_held_back:
         logger.warning("%s is away (%s): %s", name, command.key, error.words)
     return Result(

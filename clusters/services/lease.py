@@ -54,10 +54,16 @@ def give_back(*, cluster_id: UUID, kind: Lease.Kind, epoch: int, now: datetime) 
     )
 
 
+def patience(error: Exception) -> timedelta | None:
+    """How long the cluster asked to be left alone, at most REST_CAP; None = it did not."""
+    asked_s = getattr(error, "retry_after_s", None)
+    return None if asked_s is None else min(timedelta(seconds=asked_s), REST_CAP)
+
+
 def rest(*, cluster_id: UUID, kind: Lease.Kind, epoch: int, until: datetime) -> None:
     """Keeps the lease taken for as long as the cluster asked to be left alone.
 
-    It is no failure: the cluster answers. At most REST_CAP is sensible.
+    It is no failure: the cluster answers.
     """
     Lease.objects.filter(cluster_id=cluster_id, kind=kind, epoch=epoch).update(
         expires_at=until, failures=0

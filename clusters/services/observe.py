@@ -63,7 +63,11 @@ def observe(
     except (BackendError, UndecryptableError) as error:
         now = clock()
         _store_failure(cluster=cluster, words=str(error), now=now)
-        lease.back_off(cluster_id=cluster_id, kind=kind, epoch=epoch, now=now)
+        pause = lease.patience(error)
+        if pause is None:
+            lease.back_off(cluster_id=cluster_id, kind=kind, epoch=epoch, now=now)
+        else:
+            lease.rest(cluster_id=cluster_id, kind=kind, epoch=epoch, until=now + pause)
         return False
     now = clock()
     store(cluster_id=cluster_id, seen=seen, now=now)

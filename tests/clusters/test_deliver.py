@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from clusters.models import Cluster, Command, Lease
 from clusters.services import lease
 from clusters.services.deliver import deliver
+from clusters.services.observe import observe
 from clusters.services.results import Result, record
 from federation import tasks
 from tests import make
@@ -174,18 +175,6 @@ def test_no_more_calls_at_once_than_the_cluster_allows(limit: int | None, most: 
 
 
 @pytest.mark.django_db
-def test_the_submits_of_a_window_share_a_list() -> None:
-    cluster = member_cluster()
-    fences = order(cluster, 16)
-    member = Member(obedient)
-    with installed(aurora=member):
-        deliver_to(cluster)
-    assert states(cluster) == {"done": 16}
-    assert sorted(str(job["name"]) for job in member.jobs.values()) == sorted(fences)
-    assert member.asked.count("GET jobs") < 16
-
-
-@pytest.mark.django_db
 def test_a_cluster_that_asks_for_patience_gets_it_and_no_breaker_trips() -> None:
     cluster = member_cluster()
     order(cluster, 10)
@@ -220,6 +209,25 @@ def test_a_patience_that_makes_no_sense_is_bounded(seconds: str) -> None:
         deliver_to(cluster)
     row = Lease.objects.get(cluster=cluster, kind="dispatch")
     assert NOW < row.expires_at <= NOW + lease.REST_CAP
+
+
+@pytest.mark.django_db
+def test_a_reading_waits_as_long_as_the_cluster_asks() -> None:
+    cluster = member_cluster()
+    busy = httpx.Response(429, text="slow down", headers={"Retry-After": "7"})
+
+    def read(at: datetime) -> bool:
+        return observe(cluster_id=cluster.id, fences=[], holder="test", life=LIFE, clock=lambda: at)
+
+    member = Member(lambda _: busy)
+    with installed(aurora=member):
+        assert not read(NOW)
+        assert not read(NOW + timedelta(seconds=6))
+    assert len(member.asked) == 1
+    row = Lease.objects.get(cluster=cluster, kind="observe")
+    assert (row.expires_at, row.failures) == (NOW + timedelta(seconds=7), 0)
+    cluster.refresh_from_db()
+    assert cluster.failing_since == NOW  # it was not seen, whatever the reason
 
 
 @pytest.mark.django_db
