@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from threading import Lock
 
 logger = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class Aside:
         """
         if not self._admit(key):
             return False
-        future = self._pool.submit(self._work, key, act)
+        future = self._pool.submit(copy_context().run, self._work, key, act)  # with the log's ids
         wait([future], timeout=self._patience_s)
         if not future.done():
             return False

@@ -12,6 +12,7 @@ from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kit.aside import Aside
 from kit.logs import (
     JsonFormatter,
     LineFormatter,
@@ -47,6 +48,16 @@ def test_ids_are_bound_inside_and_only_there() -> None:
 def test_threads_do_not_share_them() -> None:
     with bound(job="mine"), ThreadPoolExecutor(1) as pool:
         assert pool.submit(lambda: dict(ids_now())).result() == {}
+
+
+def test_work_that_is_done_aside_keeps_them() -> None:
+    seen: list[dict[str, str]] = []
+    aside = Aside(1, 60)
+    with bound(task="t"):
+        assert aside.run("key", lambda: seen.append(dict(ids_now())))
+    assert aside.run("key", lambda: seen.append(dict(ids_now())))
+    aside.close()
+    assert seen == [{"task": "t"}, {}]
 
 
 def test_a_line_has_its_own_ids_and_they_win() -> None:
