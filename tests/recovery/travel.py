@@ -8,6 +8,7 @@ from pathlib import Path
 from django.db import connection
 
 from accounting.models import Transfer, UsageInterval
+from federation.models import Attempt
 from script.backup import Server, back_up
 from script.restore import check, restore
 from tests.stack import database_url
@@ -73,11 +74,10 @@ def theirs(world: World) -> Books:
 
 def ours(world: World) -> Books:
     """The same, as the ledger has them: only what is posted counts."""
-    from federation.models import Attempt
-
     fences = dict(Attempt.objects.values_list("id", "fence"))
     books: Books = Counter()
-    for transfer in Transfer.objects.select_related("record__interval__cluster"):
+    posted = Transfer.objects.exclude(record=None).select_related("record__interval__cluster")
+    for transfer in posted:
         interval = transfer.record.interval
         books[interval.cluster.name, fences[interval.attempt_id]] += transfer.record.gpu_ms
     return books
