@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from simulator.faults import KINDS
 from tests.scenario.house import Furniture
 from tests.scenario.scenario import Scenario
 
@@ -10,8 +11,8 @@ CLUSTERS = st.sampled_from(["aurora", "borealis"])
 # Mostly nobody dies; a turn has at most a dozen writes or so.
 KILLS = st.one_of(st.just(0), st.integers(0, 12))
 NUMBERS = st.integers(0, 40)
-WIRE = ("drop_before", "drop_after", "truncate", "reply_before", "reply_after", "delay_before",
-        "delay_after")  # fmt: skip
+WIRE = sorted(KINDS)
+AGO_MS = st.sampled_from([1_000, 20_000, 300_000])
 
 
 class ScenarioMachine(RuleBasedStateMachine):
@@ -120,9 +121,51 @@ class ScenarioMachine(RuleBasedStateMachine):
     def late_copy(self, cluster: str, attempt: int) -> None:
         self.scenario.late_copy(cluster, attempt)
 
-    @rule(cluster=CLUSTERS, job=NUMBERS)
-    def scancel(self, cluster: str, job: int) -> None:
-        self.scenario.scancel(cluster, job)
+    @rule(
+        cluster=CLUSTERS,
+        deed=st.sampled_from(
+            ["jobs/cancel", "jobs/requeue", "jobs/hold", "jobs/release", "nodes/fail_under"]
+        ),
+        job=NUMBERS,
+    )
+    def operator(self, cluster: str, deed: str, job: int) -> None:
+        self.scenario.operator(cluster, deed, job)
+
+    @rule(cluster=CLUSTERS, job=NUMBERS, minutes=st.sampled_from([1, 5, 60]))
+    def time_limit(self, cluster: str, job: int, minutes: int) -> None:
+        self.scenario.operator(cluster, "jobs/time_limit", job, minutes=minutes)
+
+    @rule(cluster=CLUSTERS, deed=st.sampled_from(["nodes/blink", "nodes/silent"]), ms=AGO_MS)
+    def blink(self, cluster: str, deed: str, ms: int) -> None:
+        self.scenario.control(cluster, deed, nodes=f"{cluster}-n[000-002]", ms=ms)
+
+    @rule(cluster=CLUSTERS, ms=st.sampled_from([0, 5_000, 50_000]))
+    def lag(self, cluster: str, ms: int) -> None:
+        self.scenario.control(cluster, "slurmdbd/lag", ms=ms)
+
+    @rule(cluster=CLUSTERS)
+    def restart(self, cluster: str) -> None:
+        self.scenario.control(cluster, "slurmctld/restart")
+
+    @rule(cluster=CLUSTERS)
+    def forget_finished(self, cluster: str) -> None:
+        self.scenario.control(cluster, "slurmctld/forget_finished")
+
+    @rule(cluster=CLUSTERS, times=st.integers(1, 2))
+    def ambush(self, cluster: str, times: int) -> None:
+        self.scenario.control(cluster, "foreign/ambush", times=times, seconds=100)
+
+    @rule(cluster=CLUSTERS, ms=AGO_MS)
+    def older(self, cluster: str, ms: int) -> None:
+        self.scenario.forget(cluster, "slurmctld/restart", knows="older", ago_ms=ms)
+
+    @rule(cluster=CLUSTERS, cold=st.booleans())
+    def wipe(self, cluster: str, cold: bool) -> None:
+        self.scenario.forget(cluster, "slurmctld/restart", knows="lost", cold=cold)
+
+    @rule(cluster=CLUSTERS, ms=st.sampled_from([-90_000, -1_500, 1_500, 600_000]))
+    def jump(self, cluster: str, ms: int) -> None:
+        self.scenario.control(cluster, "clock/jump", ms=ms)
 
     @invariant()
     def holds(self) -> None:

@@ -4,7 +4,7 @@ Every step takes plain numbers and words, so that its printed form runs.
 """
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from clusters.models import Command
 from clusters.selectors.traffic import OPEN
@@ -14,6 +14,7 @@ from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.change import cancel_job, change_job, hold_job, release_job
 from federation.services.submit import submit_jobs
 from kit.errors import MusterError
+from simulator.engine.model import RefusedError
 from tests.scenario.house import Furniture, House, house
 from tests.scenario.lab import ACCOUNT, Simulated, mark_of
 from tests.scenario.truth import check_quiet, check_step
@@ -55,15 +56,12 @@ class Scenario:
         if row is None:
             return
         common = {"user": self.house.user, "job_id": row.uuid, "now": self.lab.clock()}
-        with self.house.process(kill):
-            try:
-                if action == "edit":
-                    body = {"priority": (row.priority + 10) % 100, "time_limit": "0:40:00"}
-                    change_job(**common, body=body, expected_version=None)
-                else:
-                    _ACTIONS[action](**common)
-            except MusterError:
-                pass
+        with self.house.process(kill), suppress(MusterError):
+            if action == "edit":
+                body = {"priority": (row.priority + 10) % 100, "time_limit": "0:40:00"}
+                change_job(**common, body=body, expected_version=None)
+            else:
+                _ACTIONS[action](**common)
 
     def _job(self, number: int) -> Job | None:
         jobs = list(Job.objects.order_by("id"))
@@ -114,8 +112,10 @@ class Scenario:
 
     def wire(self, cluster: str, kind: str, method: str, times: int, ms: int) -> None:
         """The next requests meet a fault on the wire."""
-        data = {"kind": kind, "method": method, "times": times, "ms": ms, "path": "/job"}
-        self.control(cluster, "faults/add", **data, status=500, text="Zero Bytes were transmitted")
+        data = {"kind": kind, "method": method, "times": times, "ms": ms}
+        if kind.startswith("reply"):
+            data |= {"status": 500, "text": "Zero Bytes were transmitted"}
+        self.control(cluster, "faults/add", **data)
 
     def foreign(self, cluster: str, nodes: int, seconds: int) -> None:
         """Others take nodes."""
@@ -132,11 +132,26 @@ class Scenario:
                 cluster, "foreign/add", name=fence, comment=mark_of(fence), hold=True, **common
             )
 
-    def scancel(self, cluster: str, job: int) -> None:
-        """Somebody of the cluster ends a job of ours."""
-        living = self.lab.clusters[cluster].living()
+    def operator(self, cluster: str, deed: str, job: int, **data: object) -> None:
+        """Somebody of the cluster does something to an object of ours that counts; or is refused."""
+        living = [found for found in self.lab.clusters[cluster].living() if found.priority > 0]
         if living:
-            self.control(cluster, "jobs/cancel", job_id=living[job % len(living)].id)
+            chosen = living[job % len(living)]
+            self._try(cluster, deed, job_id=chosen.id, **data)
+
+    def forget(self, cluster: str, deed: str, **data: object) -> None:
+        """A cluster forgets, or remembers wrongly: what was there may be looked into by a person."""
+        place = self.lab.clusters[cluster]
+        known = [
+            *(job.request.name for job in place.jobs),
+            *(run.request.name for run in place.runs),
+        ]
+        self.excused.update(known)
+        self._try(cluster, deed, **data)
+
+    def _try(self, cluster: str, deed: str, **data: object) -> None:
+        with suppress(RefusedError, ValueError):
+            self.control(cluster, deed, **data)
 
     # quiet
 
@@ -173,6 +188,11 @@ def mend(cluster: Simulated) -> None:
     for deed in ("nodes/up", "nodes/undrain"):
         cluster.control(deed, nodes=",".join(nodes))
     cluster.control("scheduling/resume")
+    cluster.control("slurmdbd/lag", ms=500)
+    cluster.control("slurmdbd/deaf", deaf=False)
+    for job in cluster.jobs:
+        if cluster.is_ours(job) and job.waiting and job.held_by_admin:
+            cluster.control("jobs/release", job_id=job.id)
     for job in cluster.jobs:
         if job.request.foreign and not cluster.is_ours(job):
             cluster.control("foreign/remove", job_id=job.id)

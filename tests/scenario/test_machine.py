@@ -12,8 +12,8 @@ def test_whatever_happens_all_is_where_it_belongs_in_the_end() -> None:
     run_state_machine_as_test(
         ScenarioMachine,
         settings=settings(
-            max_examples=6,
-            stateful_step_count=40,
+            max_examples=4,
+            stateful_step_count=30,
             derandomize=True,
             deadline=None,
             suppress_health_check=list(HealthCheck),

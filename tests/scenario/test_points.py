@@ -32,7 +32,7 @@ def turn(scenario: Scenario, seconds: int) -> None:
 
 def play(scenario: Scenario) -> None:
     """Something of everything: it passes every crash point there is."""
-    scenario.submit(nodes=2, seconds=20)
+    scenario.submit(nodes=2, seconds=1700)
     scenario.submit(nodes=6, seconds=5, exit_code=3)
     scenario.submit(nodes=1, seconds=1700)
     scenario.submit(nodes=4, seconds=1700)
