@@ -81,7 +81,7 @@ class Stand:
     promised: list[str] = field(default_factory=list)
 
     @contextmanager
-    def load(self, *clusters: str, every_s: float = 0.25) -> Iterator[Load]:
+    def load(self, *clusters: str, every_s: float = 0.4) -> Iterator[Load]:
         """Small gangs come in over REST for as long as the block runs."""
         only: dict[str, Any] = {"clusters": {"only": list(clusters)}} if clusters else {}
         sizes = iter(range(1_000_000))
@@ -101,7 +101,7 @@ class Stand:
 
         What ran is counted in the clusters' own accounting, and the price is worked out from it.
         """
-        eventually(self._ended, within_s=180, what="every job succeeded")
+        eventually(self._ended, within_s=300, what="every job succeeded")
         fences = set(Attempt.objects.values_list("fence", flat=True))
         runs = [run for lab in self.world.simulated.values() for run in lab.runs()]
         ours = [run for run in runs if run["name"] in fences]
@@ -165,7 +165,6 @@ def stand(directory: Path) -> Iterator[Stand]:
             {
                 "REDIS_URL": broker.server.url(),
                 "MUSTER_LEASE_MS": "2000",
-                "MUSTER_SILENT_AFTER_MS": "3000",
                 "MUSTER_BACKEND_TIMEOUT_MS": "2000",
             },
         )

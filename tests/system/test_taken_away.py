@@ -72,7 +72,10 @@ def test_valkey_flushed_killed_and_full(whole: Stand) -> None:
 
 def test_network_of_a_cluster_cut(whole: Stand) -> None:
     """Refused, swallowed, half open; the other cluster goes on meanwhile."""
-    with whole.load("aurora") as cut_off, whole.load("borealis") as beside:
+    with (
+        whole.load("aurora", every_s=1) as cut_off,
+        whole.load("borealis", every_s=1) as beside,
+    ):
         for line in (Line.REFUSE, Line.BLACKHOLE, Line.HALF_OPEN):
             goes_on(cut_off)
             whole.networks["aurora"].cut(line)
