@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def simulated(directory: Path, **clusters: Mapping[str, Any]) -> Iterator[dict[s
         )
     try:
         for cluster in made.values():
-            eventually(lambda url=cluster.endpoint: _answers(url), what=f"{cluster.name} is up")
+            eventually(partial(_answers, cluster.endpoint), what=f"{cluster.name} is up")
         yield made
     finally:
         process.terminate()
