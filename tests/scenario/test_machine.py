@@ -9,6 +9,7 @@ from tests.scenario.machine import ScenarioMachine
 
 @pytest.mark.django_db(transaction=True)
 def test_whatever_happens_all_is_where_it_belongs_in_the_end() -> None:
+    ScenarioMachine.furniture.clusters.clear()  # the database was emptied since
     run_state_machine_as_test(
         ScenarioMachine,
         settings=settings(

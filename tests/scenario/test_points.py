@@ -54,17 +54,13 @@ def play(scenario: Scenario) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_table_names_every_crash_point(scenario: Scenario) -> None:
-    play(scenario)
-    scenario.quiet()
-    assert set(scenario.house.points.passed) == set(CRASH_POINTS)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_process_killed_at_each_point_in_turn_loses_nothing(scenario: Scenario) -> None:
+def test_the_table_is_whole_and_a_process_killed_at_each_point_loses_nothing(
+    scenario: Scenario,
+) -> None:
     scenario.house.points.kill_at_each(CRASH_POINTS)
     play(scenario)
     scenario.quiet()
+    assert set(scenario.house.points.passed) == set(CRASH_POINTS)
     assert sorted(scenario.house.points.killed) == sorted(CRASH_POINTS)
 
 
