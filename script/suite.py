@@ -152,7 +152,7 @@ class Suite:
             self._report.not_run["browser tests"] = missing
         arguments = [*given]
         if not any(word.startswith(("-n", "--numprocesses")) for word in given):
-            arguments = ["-n", "auto", *arguments]
+            arguments = ["-n", "auto", "--dist", "loadgroup", *arguments]
         if not any(word.startswith("-m") for word in given):
             arguments = ["-m", marks, *arguments]
         await self._pytest("everyday", arguments)
