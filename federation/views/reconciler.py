@@ -102,6 +102,8 @@ def case(request: HttpRequest, case_id: UUID) -> HttpResponse:
     """`/reconciler/<case>`: all that is known, and every action with what it would do."""
     _admin(request)
     now = timezone.now()
+    if _is_late(request, case_id):
+        return HttpResponse(status=204)
     return render(request, "case.html", {"now": now, "it": _shown(case_id)})
 
 
@@ -119,6 +121,8 @@ def act(request: HttpRequest, case_id: UUID, action: str) -> HttpResponse:
         if why and len(why) <= LONGEST_WHY and "\0" not in why:
             return _done(request, user, case_id, wanted, why)
         wrong = f"Say why, in 1 to {LONGEST_WHY} letters."
+    elif _is_late(request, case_id):
+        return HttpResponse(status=204)
     try:
         planned = preview(case_id=case_id, action=wanted, version=None, now=now)
     except NotFoundError:
@@ -166,6 +170,12 @@ def _admin(request: HttpRequest) -> User:
     if not user.is_superuser:
         raise PermissionDeniedError("Only an admin may see the reconciler.")
     return user
+
+
+def _is_late(request: HttpRequest, case_id: UUID) -> bool:
+    """Whether a page that is open refreshes a case that was settled meanwhile: it stays as it is."""
+    is_refresh = request.headers.get("HX-Request") == "true"
+    return is_refresh and finding_of(case_id, timezone.now()) is None
 
 
 def _shown(case_id: UUID) -> Shown:

@@ -107,6 +107,9 @@ def test_an_action_is_shown_first_and_done_with_a_reason(ada: Client, scene: Sce
     assert job.state == "failed"
     assert AuditEntry.objects.get(object_type="case").why == "alpine was rebuilt"
     assert "given up by ada: alpine was rebuilt" in text(ada, f"/jobs/{job.uuid}")
+    assert ada.get(path).status_code == 404
+    for late in (path, path.removesuffix("/forget")):  # a page that is still open refreshes
+        assert ada.get(late, headers={"HX-Request": "true"}).status_code == 204
     again = ada.post(path, {"why": "alpine was rebuilt"}, follow=True)
     assert "it was done already" in again.content.decode()
 
