@@ -1,6 +1,6 @@
 """Everything is killed at random under load, then quiet: runs, states and books agree.
 
-MUSTER_KILL_SECONDS says for how long: 120 when it is not set; `script/soak` sets 600.
+MUSTER_KILL_SECONDS says for how long: 120 when it is not set, 600 for the full ten minutes.
 """
 
 import os
