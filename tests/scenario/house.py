@@ -200,7 +200,7 @@ class Furniture:
         empty_database(whole=not self.clusters)
         if not self.clusters:
             _furnish(lab)
-            self.clusters = list(Cluster.objects.values())
+            self.clusters = [dict(row) for row in Cluster.objects.values()]
         for row in self.clusters:
             Cluster.objects.filter(id=row["id"]).update(**row)
 

@@ -55,13 +55,13 @@ class Scenario:
         row = self._job(job)
         if row is None:
             return
-        common = {"user": self.house.user, "job_id": row.uuid, "now": self.lab.clock()}
+        user, now = self.house.user, self.lab.clock()
         with self.house.process(kill), suppress(MusterError):
             if action == "edit":
                 body = {"priority": (row.priority + 10) % 100, "time_limit": "0:40:00"}
-                change_job(**common, body=body, expected_version=None)
+                change_job(user=user, job_id=row.uuid, now=now, body=body, expected_version=None)
             else:
-                _ACTIONS[action](**common)
+                _ACTIONS[action](user=user, job_id=row.uuid, now=now)
 
     def _job(self, number: int) -> Job | None:
         jobs = list(Job.objects.order_by("id"))

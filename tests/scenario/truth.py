@@ -5,6 +5,7 @@ The simulators are asked past Muster, in memory: their books and their nodes are
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from django.db.models import F, Sum
 
@@ -35,7 +36,7 @@ def check_step(house: House) -> None:
 
 def _no_node_is_promised_twice() -> None:
     """Invariant 1: what is bound on a node is not more than it has."""
-    promised: Counter[tuple[object, str]] = Counter()
+    promised: Counter[tuple[UUID, str]] = Counter()
     for attempt in OPEN_ATTEMPTS.all():
         for name in attempt.nodes:
             promised[attempt.cluster_id, name] += attempt.gpus_per_node
