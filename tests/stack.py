@@ -46,7 +46,7 @@ def broker_url() -> str:
 
 
 def eventually(
-    true: Callable[[], object], *, within_s: float = 30, what: str = "", every_s: float = 0.1
+    true: Callable[[], object], *, within_s: float = 90, what: str = "", every_s: float = 0.1
 ) -> None:
     """Waits until `true()` is; fails the test with `what` (or the last value) when it never is."""
     deadline = time.monotonic() + within_s

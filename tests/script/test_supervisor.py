@@ -69,7 +69,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, "it did not come true in time"

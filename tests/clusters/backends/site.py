@@ -40,7 +40,7 @@ class Site:
     stranger: str = "ben"
     charge: str = "vision"
     pause_s: float = 0.4
-    patience: int = 75
+    patience: int = 400
     speed: float = 1.0
     made: list[SlurmBackend] = field(default_factory=list)
 

@@ -120,7 +120,6 @@ def test_the_time_limit_sends_the_checkpoint_signal_and_ends_as_timed_out(
     site.backend().submit(gang)
     site.until_state(gang.fence, GangState.RUNNING)
     site.until(lambda: (workdir / "asked").exists(), "the signal before the limit")
-    site.patience = 300
     ended = site.until_state(gang.fence, GangState.TIMED_OUT)
     assert ended.reason == "TimeLimit"
 

@@ -88,7 +88,7 @@ class LabCluster:
         """End a daemon without warning: slurmctld, slurmdbd, slurmrestd or `slurmd-<node>`."""
         pid = self._pid(daemon)
         os.kill(pid, signal.SIGKILL)
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while Path(f"/proc/{pid}/cmdline").exists() and Path(f"/proc/{pid}/cmdline").read_bytes():
             assert time.monotonic() < until, f"{daemon} does not end"
             time.sleep(0.05)
