@@ -10,7 +10,7 @@ from clusters.core.backend import (
     BackendRejectedError,
     BackendUnavailableError,
 )
-from clusters.core.observation import GangState, NodeState
+from clusters.core.observation import GangState, NodeState, Run
 from clusters.core.resources import GangShape, NodeShape
 from tests.clusters.backends.site import NOW_MS, Site
 from tests.clusters.backends.transports import LosesAnswers, is_release, is_submit
@@ -185,12 +185,13 @@ def a_requeue_makes_two_runs(site: Site) -> None:
     site.until_state(gang.fence, RUNNING)
     site.hands.requeue(answer.backend_id)
 
-    def both() -> bool:
+    def both() -> tuple[Run, ...] | None:
         gangs = site.seen(gang.fence)
-        return bool(gangs) and len(gangs[0].runs) == 2
+        runs = gangs[0].runs if gangs else ()
+        return runs if len(runs) == 2 else None
 
-    site.until(both, "two runs")
-    first, second = site.seen(gang.fence)[0].runs
+    first, second = site.until(both, "two runs")
+    assert site.seen(gang.fence), "the next reading tells of it too"
     assert first.state is GangState.PREEMPTED
     assert first.end_ms is not None
     assert first.end_ms <= second.start_ms
