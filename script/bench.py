@@ -19,7 +19,7 @@ from script.supervisor import Program, Supervisor
 BENCHMARKS = Path(__file__).parent / "benchmarks"
 
 
-def names(directory: Path = BENCHMARKS) -> dict[str, str]:
+def names(directory: Path) -> dict[str, str]:
     """Return the first line that each module there says of itself, by its name."""
     found = {}
     for path in sorted(directory.glob("[a-z]*.py")):
@@ -28,14 +28,20 @@ def names(directory: Path = BENCHMARKS) -> dict[str, str]:
     return found
 
 
+ABOUT = """\
+Run one benchmark and print one JSON line. DATABASE_URL and REDIS_URL, when set, name servers to \
+use; databases made there are dropped again."""
+
+
 def main(argv: list[str]) -> int:
     """Run the benchmark that is named, or list them; return the exit code."""
-    known = names()
-    parser = argparse.ArgumentParser(
-        prog="script/bench",
-        description="Run one benchmark and print one JSON line. DATABASE_URL and "
-        "REDIS_URL, when set, name servers to use; databases made there are dropped again.",
-    )
+    return choose(argv, program="script/bench", directory=BENCHMARKS, about=ABOUT)
+
+
+def choose(argv: list[str], *, program: str, directory: Path, about: str) -> int:
+    """Run the module of a directory of `script/` that is named, or list them; its exit code."""
+    known = names(directory)
+    parser = argparse.ArgumentParser(prog=program, description=about)
     parser.add_argument("name", choices=("list", *known), metavar="NAME", help="or `list`")
     arguments, rest = parser.parse_known_args(argv)
     console = Console()
@@ -44,11 +50,10 @@ def main(argv: list[str]) -> int:
             console.plain(f"{name:10} {words}")
         return 0
     bootstrap.ensure_environment(bootstrap.DEVELOPMENT, console=console)
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+    package = f"script.{directory.name}"
+    with tempfile.TemporaryDirectory(prefix="muster-run-") as scratch:
         try:
-            return asyncio.run(
-                run(arguments.name, "script.benchmarks", rest, Path(directory), console)
-            )
+            return asyncio.run(run(arguments.name, package, rest, Path(scratch), console))
         except asyncio.CancelledError:
             return 130
 
@@ -56,6 +61,7 @@ def main(argv: list[str]) -> int:
 async def run(
     name: str, package: str, arguments: list[str], directory: Path, console: Console
 ) -> int:
+    """Run a module of the package beside its servers; return its exit code (0 or 1)."""
     environment = bootstrap.child_environment()
     secrets = new_secrets()
     own = {

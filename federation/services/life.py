@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from accounting.services.usage import RunFact, record_runs
+from accounting.services.usage import record_runs
 from clusters.models import Cluster, Command, Node, Observation
 from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
@@ -19,6 +19,7 @@ from federation.core.reconciliation import Cause, Wish, after_end
 from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.selectors.life import last_moment_ms, living
+from federation.services.billing import run_facts
 from kit.errors import FieldProblem, InvalidContentError, MusterError
 from tenancy.models import User
 from tenancy.services.records import Change, ring, write_audit, write_events
@@ -234,30 +235,10 @@ def _bill_to_last_moment(cluster: Cluster, attempt: Attempt, now: datetime) -> N
     """Ends the runs that were told as lasting where the attempt was last seen."""
     job, last_ms = attempt.job, last_moment_ms(cluster, attempt)
     ended = [
-        [start_ms, max(start_ms, last_ms) if end_ms is None else end_ms, gpus]
+        (start_ms, max(start_ms, last_ms) if end_ms is None else end_ms, gpus)
         for start_ms, end_ms, gpus in attempt.runs
     ]
-    record_runs(
-        facts=[
-            RunFact(
-                attempt_id=attempt.id,
-                job_id=job.uuid,
-                job_name=job.name,
-                tenant_id=job.tenant_id,
-                user_id=job.user_id,
-                user_name=job.user.username,
-                labels=job.labels,
-                flavor=attempt.flavor_id,
-                cluster_id=attempt.cluster_id,
-                service_class=attempt.service_class,
-                gpus=gpus,
-                run_start_ms=start_ms,
-                run_end_ms=end_ms,
-            )
-            for start_ms, end_ms, gpus in ended
-        ],
-        now=now,
-    )
+    record_runs(facts=list(run_facts(job, attempt, ended)), now=now)
     attempt.runs = ended
 
 

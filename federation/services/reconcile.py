@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from accounting.core.runs import Told
-from accounting.services.usage import RunFact, record_runs
+from accounting.services.usage import record_runs
 from clusters.core.domains import shared_tier
 from clusters.models import Command, Node
 from clusters.services.orders import order_cancel
@@ -34,6 +34,7 @@ from federation.selectors.attempts import (
     node_facts,
     open_attempts,
 )
+from federation.services.billing import run_facts
 from federation.services.rebuilt import note_rebuilt
 from kit.bulk import update_rows
 from kit.intervals import from_ms, to_ms
@@ -184,23 +185,16 @@ def _nodes_of(step: Step) -> Sequence[str]:
 def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
     """Tells every run; what accounting refuses is not marked as told, so it is told again."""
     facts = [
-        RunFact(
-            attempt_id=step.attempt.id,
-            job_id=step.job.uuid,
-            job_name=step.job.name,
-            tenant_id=step.job.tenant_id,
-            user_id=step.job.user_id,
-            user_name=step.job.user.username,
-            labels=step.job.labels,
-            flavor=step.attempt.flavor_id,
-            cluster_id=step.attempt.cluster_id,
-            service_class=step.attempt.service_class,
-            gpus=run.gpus,
-            run_start_ms=run.start_ms,
-            run_end_ms=run.end_ms,
-        )
+        fact
         for step in steps
-        for run in (*forgotten_runs(step.attempt.runs, step.verdict), *step.verdict.runs)
+        for fact in run_facts(
+            step.job,
+            step.attempt,
+            (
+                (run.start_ms, run.end_ms, run.gpus)
+                for run in (*forgotten_runs(step.attempt.runs, step.verdict), *step.verdict.runs)
+            ),
+        )
     ]
     if not facts:
         return

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from accounting.core.runs import Told
-from accounting.services.usage import RunFact, record_runs
+from accounting.services.usage import record_runs
 from clusters.models import Command
 from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
@@ -16,6 +16,7 @@ from federation.core.reconciliation import Cause
 from federation.core.repair import Action, Proposal, Refusal, Step, bill_end_ms
 from federation.models import Attempt, Job
 from federation.selectors.cases import Case, finding_of, with_evidence
+from federation.services.billing import run_facts
 from federation.services.change import cancel_job
 from federation.services.reconcile import reconcile_cluster
 from kit.errors import ConflictError, MusterError, NotFoundError, StaleWriteError
@@ -216,25 +217,8 @@ def _close_bill(act: _Act) -> None:
                 job.time_limit_ms,
                 to_ms(act.now) + skew_ms,
             )
-        ended.append([start_ms, close_ms, gpus])
-    facts = [
-        RunFact(
-            attempt_id=attempt.id,
-            job_id=job.uuid,
-            job_name=job.name,
-            tenant_id=job.tenant_id,
-            user_id=job.user_id,
-            user_name=job.user.username,
-            labels=job.labels,
-            flavor=attempt.flavor_id,
-            cluster_id=attempt.cluster_id,
-            service_class=attempt.service_class,
-            gpus=gpus,
-            run_start_ms=start_ms,
-            run_end_ms=end_ms,
-        )
-        for start_ms, end_ms, gpus in ended
-    ]
+        ended.append((start_ms, close_ms, gpus))
+    facts = list(run_facts(job, attempt, ended))
     told = record_runs(facts=facts, now=act.now)
     if Told.REFUSED in told.told:
         raise ConflictError(f"Its usage cannot be ended: {told.why[attempt.id]}.")
