@@ -95,8 +95,9 @@ def test_cancel_in_every_state(muster: Muster) -> None:
     muster.until(running, "cancelled")
     no_job_is_left(muster)
     stays = agree(muster, team, [queued, dispatching, pending, running])
-    assert set(stays) == {running}
-    assert stays[running][0].state == "CANCELLED"
+    # The submit that was under way goes on: Slurm may start the gang before the cancel arrives.
+    assert {running} <= set(stays) <= {running, dispatching}
+    assert {stay.state for found in stays.values() for stay in found} == {"CANCELLED"}
 
 
 def held(muster: Muster, gate: Gate, team: str, **more: object) -> tuple[str, Moment]:
