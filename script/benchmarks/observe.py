@@ -155,9 +155,13 @@ def measure_many(clusters: int, directory: Path) -> Mapping[str, Any]:
 def main() -> None:
     """Measure and print."""
     chosen = options()
-    with scratch_database(), tempfile.TemporaryDirectory(prefix="muster-observe-") as directory:
+    prefix = "muster-observe-"
+    with scratch_database(), tempfile.TemporaryDirectory(prefix=prefix) as directory:
         metrics, context = measure_large(chosen.nodes, chosen.jobs, Path(directory))
-        many = measure_many(chosen.clusters, Path(directory)) if chosen.clusters else {}
+    many: Mapping[str, Any] = {}
+    if chosen.clusters:
+        with scratch_database(), tempfile.TemporaryDirectory(prefix=prefix) as directory:
+            many = measure_many(chosen.clusters, Path(directory))
     report("observe", metrics, {**context, **many, "backend": chosen.backend})
 
 
