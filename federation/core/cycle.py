@@ -3,10 +3,9 @@
 from dataclasses import replace
 from operator import attrgetter
 
-from federation.core import arbitration, explain, ordering
+from federation.core import arbitration, explain, ordering, promotion
 from federation.core.plan import Draft, Plan
 from federation.core.snapshot import ClusterView, Snapshot
-from quotas.core.cohort import GUARANTEED, SPOT
 
 
 def decide(snapshot: Snapshot) -> Plan:
@@ -17,8 +16,10 @@ def decide(snapshot: Snapshot) -> Plan:
     """
     snapshot = _in_order(snapshot)
     draft = Draft.of(snapshot)
-    draft = explain.set_aside(snapshot, draft, ordering.by_tenant(snapshot.jobs))
+    lines = ordering.by_tenant(snapshot.jobs, snapshot.policy, snapshot.now_ms)
+    draft = explain.set_aside(snapshot, draft, lines)
     draft = arbitration.extend(snapshot, draft)
+    draft = promotion.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)
     draft = _rank(snapshot, draft)
     return draft.plan()
@@ -42,8 +43,6 @@ def _rank(snapshot: Snapshot, draft: Draft) -> Draft:
         tenant: [job for job in jobs if job.id not in draft.bindings]
         for tenant, jobs in draft.ready.items()
     }
-    gpus = ordering.held(snapshot.uses, GUARANTEED, SPOT)
-    for binding in draft.bindings.values():
-        gpus[binding.tenant] = gpus.get(binding.tenant, 0) + binding.shape.gpus
-    draft.queue = ordering.rank(waiting, gpus)
+    shares, grant_ms = arbitration.spot_shares(snapshot, draft)
+    draft.queue = ordering.rank(waiting, draft.lineages, shares, grant_ms)
     return draft

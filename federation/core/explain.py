@@ -22,7 +22,7 @@ from federation.core.snapshot import (
     sites,
 )
 from kit.intervals import from_ms, iso
-from quotas.core.cohort import GUARANTEED, SPOT, Headroom
+from quotas.core.cohort import GUARANTEED, SPOT, Bound, Headroom
 
 
 def set_aside(
@@ -179,15 +179,18 @@ class _Words:
     def _over_quota(
         self, job: WaitingJob, site: Site, headroom: Headroom, service_class: str
     ) -> Reason:
-        code = "borrowing_limit" if job.wanted_class == SPOT else "quota_exhausted"
-        gpus, left = site.option.shape.gpus, max(headroom.gpus or 0, 0)
-        if headroom.row is None:
-            path = self._draft.tenants[job.tenant].path
-            words = f"{path} has no quota of {site.flavor.name}"
+        gpus, left, flavor = site.option.shape.gpus, max(headroom.gpus or 0, 0), site.flavor.name
+        if headroom.bound is Bound.KEPT:
+            code = "reserved_for_other"
+            words = f"Of the idle {flavor} GPUs owners lend only {left} more"
+        elif headroom.row is None:
+            code = "borrowing_limit" if job.wanted_class == SPOT else "quota_exhausted"
+            words = f"{self._draft.tenants[job.tenant].path} has no quota of {flavor}"
         else:
+            code = "borrowing_limit" if job.wanted_class == SPOT else "quota_exhausted"
             path = self._draft.tenants[headroom.row.tenant].path
-            most = headroom.row.limit(service_class)
-            words = f"{path} has {left} of {most} {service_class} {site.flavor.name} GPUs left"
+            most = _most(headroom)
+            words = f"{path} has {left} {service_class} {flavor} GPUs left, with {most}"
         return _at(
             site,
             code,
@@ -196,6 +199,14 @@ class _Words:
             available=left,
             unit="gpus",
         )
+
+
+def _most(headroom: Headroom) -> str:
+    """What the row that bounds allows in all."""
+    assert headroom.row is not None, "a row bounds"
+    if headroom.bound is Bound.BORROWING:
+        return f"a borrowing limit of {headroom.row.borrowing_limit}"
+    return f"{headroom.row.guaranteed} guaranteed"
 
 
 _BEFORE_QUOTA = LASTING | {

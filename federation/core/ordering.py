@@ -1,89 +1,137 @@
-"""Whose turn it is: priority then age within a tenant, tenants in turn.
+"""Whose turn it is: priority then age within a tenant, the lowest share first between tenants.
 
-The tenant that holds the fewest GPUs of the class goes first; each grant counts at once, so that
-tenants take turns by GPUs and not by jobs. Equal tenants: the one whose head waits longest.
-What a turn does not bind costs nothing: what cannot start does not block what can.
+A turn lasts until one of the tenant's jobs is bound: what cannot start costs nothing and does not
+block what can. Each grant counts at once, so that tenants take turns by GPU time and not by jobs.
+Tenants compare where their lineages part: teams of one organisation share what it gets. Equal
+shares: the one whose next job waits longest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from uuid import UUID
 
 from federation.core.snapshot import WaitingJob
-from quotas.core.cohort import Use
+from quotas.core.fair_share import Shares
+from quotas.core.policy import Policy
 
 Lines = Mapping[UUID, Sequence[WaitingJob]]
 
 
-def within_tenant(job: WaitingJob) -> tuple[int, int, int]:
-    """The order of one tenant's jobs: higher priority first, then older."""
-    return (-job.priority, job.queued_ms, job.id)
+def by_tenant(
+    jobs: Iterable[WaitingJob], policy: Policy, now_ms: int
+) -> dict[UUID, list[WaitingJob]]:
+    """Each tenant's jobs in their order: higher priority first, then older.
 
+    Waiting raises the priority (`Policy.aging_ms`), so that nothing finite waits for ever.
+    """
+    aging_ms = policy.aging_ms
 
-def by_tenant(jobs: Iterable[WaitingJob]) -> dict[UUID, list[WaitingJob]]:
-    """Each tenant's jobs, in their order."""
+    def place(job: WaitingJob) -> tuple[int, int, int]:
+        aged = (now_ms - job.queued_ms) // aging_ms if aging_ms else 0
+        return (-job.priority - aged, job.queued_ms, job.id)
+
     lines: dict[UUID, list[WaitingJob]] = {}
     for job in jobs:
         lines.setdefault(job.tenant, []).append(job)
     for line in lines.values():
-        line.sort(key=within_tenant)
+        line.sort(key=place)
     return lines
 
 
-def held(uses: Iterable[Use], *classes: str) -> dict[UUID, int]:
-    """GPUs that each tenant's own jobs hold in the classes."""
-    gpus: dict[UUID, int] = {}
-    for use in uses:
-        if use.service_class in classes:
-            gpus[use.tenant] = gpus.get(use.tenant, 0) + use.gpus
-    return gpus
+class Line:
+    """What is left of one tenant's jobs, the next one at the end."""
 
+    __slots__ = ("jobs", "tenant")
 
-class _Line:
-    """One tenant's jobs, the next one at the end, and the GPUs that it holds."""
-
-    __slots__ = ("gpus", "jobs")
-
-    def __init__(self, jobs: Iterable[WaitingJob], gpus: int) -> None:
-        self.gpus = gpus
+    def __init__(self, tenant: UUID, jobs: Iterable[WaitingJob]) -> None:
+        self.tenant = tenant
         self.jobs = list(jobs)
         self.jobs.reverse()
 
-    def key(self) -> tuple[int, int, int, "_Line"]:
-        """Who goes first; jobs' ids differ, so lines are never compared."""
-        head = self.jobs[-1]
-        return self.gpus, head.queued_ms, head.id, self
+    def __iter__(self) -> Iterator[WaitingJob]:
+        """The jobs in their order; each is taken off."""
+        while self.jobs:
+            yield self.jobs.pop()
 
 
-class Turns(Iterator[WaitingJob]):
-    """Jobs in the order in which they may ask. `grant` tells what the last one got."""
+class _Group:
+    """A tenant of the tree with waiting jobs of its own or below, the lowest share first."""
 
-    def __init__(self, jobs: Lines, gpus: Mapping[UUID, int]) -> None:
-        """`jobs` are each tenant's in their order, `gpus` what each tenant holds already."""
-        lines = [_Line(line, gpus.get(tenant, 0)) for tenant, line in jobs.items()]
-        self._heap = [line.key() for line in lines if line.jobs]
-        heapify(self._heap)
-        self._last: _Line | None = None
+    __slots__ = ("heap", "tenant")
 
-    def __next__(self) -> WaitingJob:
-        if self._last is not None and self._last.jobs:
-            heappush(self._heap, self._last.key())
-        if not self._heap:
+    def __init__(self, tenant: UUID | None) -> None:
+        self.tenant = tenant
+        self.heap: list[tuple[int, int, int, _Group | Line]] = []
+
+
+class Turns(Iterator[Line]):
+    """Lines in the order of their turns; after each turn shares are read anew."""
+
+    def __init__(
+        self, jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares
+    ) -> None:
+        """`jobs` are each tenant's in their order."""
+        self._shares = shares
+        self._root = _Group(None)
+        self._path: list[_Group] = []
+        self._line: Line | None = None
+        groups: dict[UUID, _Group] = {}
+        parents: dict[_Group, _Group] = {}
+        for tenant, line in jobs.items():
+            above = self._root
+            for ancestor in lineages[tenant]:
+                group = groups.get(ancestor)
+                if group is None:
+                    group = groups[ancestor] = _Group(ancestor)
+                    parents[group] = above
+                above = group
+            self._push(above, Line(tenant, line))
+        for group in reversed(parents):  # parents were made before their children
+            self._push(parents[group], group)
+
+    def __next__(self) -> Line:
+        self._put_back()
+        if not self._root.heap:
             raise StopIteration
-        self._last = heappop(self._heap)[-1]
-        return self._last.jobs.pop()
+        group, self._path = self._root, [self._root]
+        while True:
+            found = heappop(group.heap)[3]
+            if isinstance(found, Line):
+                self._line = found
+                return found
+            group = found
+            self._path.append(group)
 
-    def grant(self, gpus: int) -> None:
-        """Count GPUs that the last job's tenant got in its turn."""
-        assert self._last is not None, "nobody has had a turn yet"
-        self._last.gpus += gpus
+    def _put_back(self) -> None:
+        if self._line is None:
+            return
+        last: _Group | Line = self._line
+        for group in reversed(self._path):
+            self._push(group, last)
+            last = group
+        self._line = None
+
+    def _push(self, above: _Group, what: "_Group | Line") -> None:
+        """Lines a group or line up by its share and its next job; what is empty is left out."""
+        if isinstance(what, Line):
+            if what.jobs:
+                head = what.jobs[-1]
+                share = self._shares.own(what.tenant)
+                heappush(above.heap, (share, head.queued_ms, head.id, what))
+        elif what.heap:
+            assert what.tenant is not None, "the root hangs below nothing"
+            _, queued_ms, first, _ = what.heap[0]
+            heappush(above.heap, (self._shares.of(what.tenant), queued_ms, first, what))
 
 
-def rank(jobs: Lines, gpus: Mapping[UUID, int]) -> tuple[int, ...]:
+def rank(
+    jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares, grant_ms: int
+) -> tuple[int, ...]:
     """The queue as people see it: the order in which the jobs would go if each one got its turn."""
-    turns = Turns(jobs, gpus)
     order = []
-    for job in turns:
+    for line in Turns(jobs, lineages, shares):
+        job = next(iter(line))
         order.append(job.id)
-        turns.grant(job.ask.options[0].shape.gpus)
+        option = job.ask.options[0]
+        shares.add(job.tenant, option.flavor, option.shape.gpus * grant_ms)
     return tuple(order)

@@ -1,6 +1,6 @@
 """What a cycle decides: bindings and reasons; and the draft that its actions extend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -9,6 +9,7 @@ from clusters.core.resources import GangShape
 from clusters.core.topology import NOTHING, Fit, Room
 from federation.core.snapshot import (
     Ask,
+    ClusterState,
     ClusterView,
     Site,
     Snapshot,
@@ -74,9 +75,21 @@ class Binding:
     tier: str
 
 
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """A gang that runs as spot goes on inside its tenant's guarantee."""
+
+    job: int
+    attempt: UUID
+    tenant: UUID
+    cluster: UUID
+    flavor: str
+    gpus: int
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What a cycle wants: to bind, to tell (reasons by job), and the queue's order (job ids).
+    """What a cycle wants: to bind, to promote, to tell (reasons by job), and the queue's order.
 
     `basis` is the snapshot it was decided on; `commit_plan` compares its revisions.
     """
@@ -85,6 +98,7 @@ class Plan:
     bindings: tuple[Binding, ...]
     reasons: Mapping[int, tuple[Reason, ...]]
     queue: tuple[int, ...]
+    promotions: tuple[Promotion, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +122,10 @@ class Draft:
     snapshot: Snapshot
     cohort: Cohort
     tenants: Mapping[UUID, TenantView]
+    lineages: Mapping[UUID, tuple[UUID, ...]]
     ready: dict[UUID, list[WaitingJob]] = field(default_factory=dict)
     bindings: dict[int, Binding] = field(default_factory=dict)
+    promotions: list[Promotion] = field(default_factory=list)
     reasons: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
     queue: tuple[int, ...] = ()
     _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)
@@ -127,21 +143,32 @@ class Draft:
         """An empty draft over a snapshot whose rows are in order (see `cycle.decide`)."""
         tenants = {tenant.id: tenant for tenant in snapshot.tenants}
         lineages = {tenant.id: tenant.lineage for tenant in snapshot.tenants}
-        return cls(snapshot, Cohort(snapshot.quotas, lineages, snapshot.uses), tenants)
+        cohort = Cohort(snapshot.quotas, lineages, snapshot.uses, idle_gpus(snapshot.clusters))
+        return cls(snapshot, cohort, tenants, lineages)
 
     def plan(self) -> Plan:
         """What was decided."""
-        return Plan(self.snapshot, tuple(self.bindings.values()), self.reasons, self.queue)
+        return Plan(
+            self.snapshot,
+            tuple(self.bindings.values()),
+            self.reasons,
+            self.queue,
+            tuple(self.promotions),
+        )
 
     def asker(self, job: WaitingJob) -> "Asker":
         """What the job shares with others, looked up once a job."""
         asker = self._askers.get(job.id)
         if asker is None:
-            book = self._books.get(job.tenant)
-            if book is None:
-                book = self._books[job.tenant] = Book(self, self.tenants[job.tenant])
-            asker = self._askers[job.id] = Asker(self._place(job), book)
+            asker = self._askers[job.id] = Asker(self._place(job), self.book(job.tenant))
         return asker
+
+    def book(self, tenant: UUID) -> "Book":
+        """A tenant's quota and prices."""
+        book = self._books.get(tenant)
+        if book is None:
+            book = self._books[tenant] = Book(self, self.tenants[tenant])
+        return book
 
     def _place(self, job: WaitingJob) -> "Place":
         """What jobs share which could go to the same sites: equal asks, equal accounts."""
@@ -225,6 +252,17 @@ class Draft:
         )
 
 
+def idle_gpus(clusters: Iterable[ClusterView]) -> dict[tuple[str, UUID], int]:
+    """Free GPUs by flavor and cluster, where something new may start."""
+    return {
+        (flavor.name, cluster.id): sum(node.free.gpus for node in flavor.nodes if node.usable)
+        for cluster in clusters
+        if cluster.state is ClusterState.OPEN
+        for flavor in cluster.flavors
+        if flavor.queue_is_open
+    }
+
+
 class Place:
     """Where equal asks of people with equal accounts could go.
 
@@ -258,7 +296,7 @@ class Book:
         self._draft = draft
         self._tenant = tenant
         self._limits: dict[tuple[str, str, str], Limits] = {}
-        self._prices: dict[tuple[str, str, str], int | None] = {}
+        self._prices: dict[tuple[str, UUID, str], int | None] = {}
 
     def headroom(self, site: Site, service_class: str) -> Headroom:
         """How much more of the class the tenant may take at the site."""
@@ -275,12 +313,16 @@ class Book:
 
     def price(self, site: Site, service_class: str) -> int | None:
         """Nano-units per GPU-hour in force now at the site, or None."""
-        key = (site.flavor.name, site.cluster.name, service_class)
+        return self.price_at(site.flavor.name, site.cluster.id, service_class)
+
+    def price_at(self, flavor: str, cluster: UUID, service_class: str) -> int | None:
+        """Nano-units per GPU-hour in force now for a flavor on a cluster, or None."""
+        key = (flavor, cluster, service_class)
         if key not in self._prices:
             found = self._draft.snapshot.prices.lookup(
-                flavor=site.flavor.name,
+                flavor=flavor,
                 service_class=service_class,
-                cluster=site.cluster.id,
+                cluster=cluster,
                 lineage=self._tenant.lineage,
                 at_ms=self._draft.snapshot.now_ms,
             )

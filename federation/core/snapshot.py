@@ -3,7 +3,7 @@
 GPUs are counted in whole devices, memory in MiB, time in milliseconds since the epoch (our clock).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from uuid import UUID
@@ -13,6 +13,7 @@ from clusters.core.capabilities import GANG_NEEDS, SIGNAL
 from clusters.core.resources import GangShape
 from clusters.core.topology import NodeRoom
 from quotas.core.cohort import QuotaRow, Use
+from quotas.core.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,8 @@ class ClusterView:
     """One member cluster. `people` are the users that have an account there.
 
     `lacks` are capabilities that its last probe found off (`clusters.core.capabilities`). `seen` is
-    False for a cluster that was never observed: nothing is known about its nodes.
+    False for a cluster that was never observed: nothing is known about its nodes. `class_is_fixed`:
+    the classes are mapped to different QOS there, so that a running gang cannot change its class.
     """
 
     id: UUID
@@ -125,6 +127,7 @@ class ClusterView:
     people: frozenset[UUID] = frozenset()
     lacks: frozenset[str] = frozenset()
     seen: bool = True
+    class_is_fixed: bool = False
 
     def avoided(self, ask: Ask) -> frozenset[str]:
         """Nodes here that kept an earlier attempt of the job from running."""
@@ -152,9 +155,33 @@ class TenantView:
     revision: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An open attempt of a job and what it holds. `since_ms` is when it was bound.
+
+    `settled`: nothing has been asked of it that would end it or change its class.
+    """
+
+    attempt: UUID
+    job: int
+    tenant: UUID
+    wanted_class: str
+    service_class: str
+    priority: int
+    cluster: UUID
+    flavor: str
+    gpus: int
+    since_ms: int
+    settled: bool = True
+
+
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything one cycle looks at. The order of rows means nothing."""
+    """Everything one cycle looks at. The order of rows means nothing.
+
+    `spot_use` is each tenant's decayed spot use by flavor, in GPU-milliseconds. `holdings` are the
+    open attempts whose class may change.
+    """
 
     now_ms: int
     jobs: tuple[WaitingJob, ...] = ()
@@ -163,6 +190,9 @@ class Snapshot:
     quotas: tuple[QuotaRow, ...] = ()
     uses: tuple[Use, ...] = ()
     prices: PriceBook = field(default_factory=PriceBook)
+    spot_use: Mapping[tuple[UUID, str], int] = field(default_factory=dict)
+    holdings: tuple[Holding, ...] = ()
+    policy: Policy = field(default_factory=Policy)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

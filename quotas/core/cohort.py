@@ -1,12 +1,23 @@
-"""Quota over the tree of tenants: what is used, and how much more a tenant may take.
+"""Quota over the tree of tenants: what is owed, kept, lent and used, and how much more may be taken.
 
 A row speaks for one tenant and everything below it, for one flavor, and for one cluster or (cluster
-None) for all of them together. An ask must stay within every row on the way from its tenant to the
-root. Where no row on that way speaks of the flavor, the tenant has none of it.
+None) for all of them together. The rows of one flavor and place make a *book*: a tree in which each
+row hangs below the nearest row above it. An ask must hold in the book of all clusters and in that
+of its cluster, as far as its tenant has rows in them; with rows in neither there is no quota.
+
+Guaranteed. A row reserves its guarantee from the row above whether it is used or not; what a row
+does not reserve for rows below is headroom, which its subtree shares. With `need` = the use of
+those that have no row of their own in between + the larger of guarantee and `need` of each row
+below, an ask is owed while the excess of `need` over guarantee finds room in some row above, and
+while the topmost row's whole use stays within its guarantee.
+
+Spot. Use stays within the borrowing limit of every row above, and leaves idle what others keep: of
+a guarantee all but the lending limit is kept for the row's own subtree, less what that uses.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from uuid import UUID
 
 GUARANTEED, SPOT = "guaranteed", "spot"
@@ -14,7 +25,10 @@ GUARANTEED, SPOT = "guaranteed", "spot"
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """GPUs owed to a subtree, and the most it may use as spot (None = no limit of its own)."""
+    """GPUs owed to a subtree; the most it may use as spot, and lend as spot (None = no limit).
+
+    `weight` is its part of spot against its siblings' (see `quotas.core.fair_share`).
+    """
 
     tenant: UUID
     flavor: str
@@ -22,10 +36,14 @@ class QuotaRow:
     guaranteed: int
     borrowing_limit: int | None
     revision: int = 1
+    lending_limit: int | None = None
+    weight: int = 1
 
-    def limit(self, service_class: str) -> int | None:
-        """The most GPUs of a class; None = no limit."""
-        return self.guaranteed if service_class == GUARANTEED else self.borrowing_limit
+    @property
+    def kept(self) -> int:
+        """GPUs of the guarantee that are never lent."""
+        lent = self.guaranteed if self.lending_limit is None else self.lending_limit
+        return max(self.guaranteed - lent, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,112 +57,237 @@ class Use:
     gpus: int
 
 
+class Bound(StrEnum):
+    """What bounds an ask: no quota at all, a guarantee, a borrowing limit, what others keep."""
+
+    NOTHING = "nothing"
+    NO_QUOTA = "no_quota"
+    GUARANTEE = "guarantee"
+    BORROWING = "borrowing"
+    KEPT = "kept"
+
+
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """How many more GPUs may be taken (None = no limit; below 0 = over), and the row that says so.
+    """How many more GPUs may be taken (None = no limit; below 0 = over), and what says so.
 
-    `row` is None when nothing limits, or when no row speaks of the flavor (then `gpus` is 0).
+    `row` is the row that bounds; None where nothing does, no row speaks of the flavor, or others
+    keep what is idle.
     """
 
     gpus: int | None
     row: QuotaRow | None
+    bound: Bound = Bound.NOTHING
 
     def holds(self, gpus: int) -> bool:
         """Whether an ask of so many GPUs stays within."""
         return self.gpus is None or gpus <= self.gpus
 
+    def tighter(self, other: "Headroom") -> "Headroom":
+        """The one that allows less; this one if both allow the same."""
+        if other.gpus is None:
+            return self
+        return other if self.gpus is None or other.gpus < self.gpus else self
 
-NO_QUOTA, NO_LIMIT = Headroom(0, None), Headroom(None, None)
+
+NO_QUOTA = Headroom(0, None, Bound.NO_QUOTA)
+NO_LIMIT = Headroom(None, None)
 
 
 class _Account:
-    """A row and what its subtree uses, by class."""
+    """A row in its book, and what its subtree uses."""
 
-    __slots__ = ("row", "used")
+    __slots__ = ("above", "kept_below", "need", "row", "used")
 
-    def __init__(self, row: QuotaRow) -> None:
+    def __init__(self, row: QuotaRow, above: "_Account | None") -> None:
         self.row = row
+        self.above = above
         self.used = {GUARANTEED: 0, SPOT: 0}
+        self.need = 0
+        self.kept_below = 0  # what the rows right below keep
+
+    @property
+    def slack(self) -> int:
+        """Guaranteed GPUs that no use and no row below has reserved."""
+        return self.row.guaranteed - self.need
+
+    @property
+    def reserved(self) -> int:
+        """What the row reserves from the row above."""
+        return max(self.row.guaranteed, self.need)
+
+    @property
+    def kept(self) -> int:
+        """Idle GPUs that the subtree keeps from all others."""
+        own = self.row.kept - self.used[GUARANTEED] - self.used[SPOT]
+        return max(own, self.kept_below, 0)
+
+
+class _Book:
+    """The rows of one flavor in one place as trees, and the idle GPUs there if they are known."""
+
+    def __init__(self, rows: Iterable[QuotaRow], lineages: Mapping[UUID, tuple[UUID, ...]]) -> None:
+        self._lineages = lineages
+        self.accounts: dict[UUID, _Account] = {}
+        self.idle: int | None = None
+        self.kept = 0  # by the topmost rows
+        for row in sorted(rows, key=lambda row: len(lineages[row.tenant])):
+            account = self.accounts[row.tenant] = _Account(row, self.nearest(row.tenant))
+            self._change(account.above, need=row.guaranteed, kept=account.kept)
+
+    def nearest(self, tenant: UUID) -> "_Account | None":
+        """The row that speaks for the tenant: its own or the nearest above."""
+        for ancestor in reversed(self._lineages[tenant]):
+            if ancestor in self.accounts:
+                return self.accounts[ancestor]
+        return None
+
+    def add(self, account: "_Account | None", service_class: str, gpus: int) -> None:
+        """Counts GPUs used in every row above."""
+        need = gpus if service_class == GUARANTEED else 0
+        kept = 0
+        while account is not None:
+            reserved, kept_before = account.reserved, account.kept
+            account.used[service_class] += gpus
+            account.need += need
+            account.kept_below += kept
+            need, kept = account.reserved - reserved, account.kept - kept_before
+            account = account.above
+        self.kept += kept
+
+    def _change(self, account: "_Account | None", *, need: int, kept: int) -> None:
+        """Lets a new row reserve and keep, up to the top."""
+        while account is not None:
+            reserved, kept_before = account.reserved, account.kept
+            account.need += need
+            account.kept_below += kept
+            need, kept = account.reserved - reserved, account.kept - kept_before
+            account = account.above
+        self.kept += kept
+
+    def kept_from(self, account: _Account) -> int:
+        """Idle GPUs that all others keep from the row's own use."""
+        kept, here = account.kept_below, account
+        while here.above is not None:
+            kept += here.above.kept_below - here.kept
+            here = here.above
+        return kept + self.kept - here.kept
 
 
 class Limits:
     """What limits one tenant in one flavor, cluster and class; always up to date."""
 
-    __slots__ = ("_chain", "_limited", "_service_class")
+    __slots__ = ("_chains", "_is_spot")
 
-    def __init__(self, chain: tuple[_Account, ...], service_class: str) -> None:
-        self._chain = chain
-        self._service_class = service_class
-        self._limited = [
-            (limit, account)
-            for account in chain
-            if (limit := account.row.limit(service_class)) is not None
-        ]
+    def __init__(self, books: Iterable[_Book], tenant: UUID, service_class: str) -> None:
+        found = [(book, book.nearest(tenant)) for book in books]
+        self._chains = [(book, account) for book, account in found if account is not None]
+        self._is_spot = service_class == SPOT
 
     def headroom(self) -> Headroom:
-        """How much more may be taken, and the row that allows the least."""
-        if not self._chain:
+        """How much more may be taken, and what allows the least."""
+        if not self._chains:
             return NO_QUOTA
         tightest = NO_LIMIT
-        for limit, account in self._limited:
-            left = limit - account.used[self._service_class]
-            if tightest.gpus is None or left < tightest.gpus:
-                tightest = Headroom(left, account.row)
+        for book, account in self._chains:
+            found = _spot_left(book, account) if self._is_spot else _guaranteed_left(account)
+            tightest = tightest.tighter(found)
         return tightest
 
     def hold(self, gpus: int) -> bool:
-        """Whether an ask of so many GPUs stays within; the same as `headroom().holds(gpus)`."""
-        if not self._chain:
-            return gpus <= 0
-        for limit, account in self._limited:
-            if account.used[self._service_class] + gpus > limit:
-                return False
-        return True
+        """Whether an ask of so many GPUs stays within."""
+        return self.headroom().holds(gpus)
+
+
+def _guaranteed_left(account: _Account) -> Headroom:
+    left, here = max(account.slack, 0), account
+    while here.above is not None:
+        here = here.above
+        left += max(here.slack, 0)
+    whole = here.row.guaranteed - here.used[GUARANTEED]
+    if whole < left:
+        return Headroom(whole, here.row, Bound.GUARANTEE)
+    return Headroom(left, account.row, Bound.GUARANTEE)
+
+
+def _spot_left(book: _Book, account: _Account) -> Headroom:
+    tightest = NO_LIMIT
+    here: _Account | None = account
+    while here is not None:
+        if here.row.borrowing_limit is not None:
+            left = here.row.borrowing_limit - here.used[SPOT]
+            tightest = tightest.tighter(Headroom(left, here.row, Bound.BORROWING))
+        here = here.above
+    if book.idle is not None:
+        kept = book.kept_from(account)
+        if kept:
+            tightest = tightest.tighter(Headroom(book.idle - kept, None, Bound.KEPT))
+    return tightest
 
 
 class Cohort:
-    """The tree's quota while a plan is made: use is added, never taken back."""
+    """The tree's quota while a plan is made."""
 
     def __init__(
         self,
         rows: Iterable[QuotaRow],
         lineages: Mapping[UUID, tuple[UUID, ...]],
         uses: Iterable[Use] = (),
+        idle: Mapping[tuple[str, UUID], int] | None = None,
     ) -> None:
-        """`lineages` gives for each tenant the ids from the root to itself."""
-        self._lineages = lineages
-        self._accounts = {(row.tenant, row.flavor, row.cluster): _Account(row) for row in rows}
-        self._chains: dict[tuple[UUID, str, UUID], tuple[_Account, ...]] = {}
+        """`lineages` gives for each tenant the ids from the root to itself.
+
+        `idle` are free GPUs by flavor and cluster beside `uses`. Without it nothing is known of
+        them, and what owners keep limits nobody.
+        """
+        by_place: dict[tuple[str, UUID | None], list[QuotaRow]] = {}
+        for row in rows:
+            by_place.setdefault((row.flavor, row.cluster), []).append(row)
+        self._books = {place: _Book(found, lineages) for place, found in by_place.items()}
         for use in uses:
-            self.take(use)
+            self._count(use)
+        if idle is not None:
+            for (flavor, place), book in self._books.items():
+                book.idle = sum(
+                    gpus
+                    for (name, cluster), gpus in idle.items()
+                    if name == flavor and place in (None, cluster)
+                )
 
     def limits(self, tenant: UUID, flavor: str, cluster: UUID, service_class: str) -> Limits:
         """What limits the tenant's use of a class in a cluster."""
-        return Limits(self._chain(tenant, flavor, cluster), service_class)
+        return Limits(self._at(flavor, cluster), tenant, service_class)
 
     def headroom(self, tenant: UUID, flavor: str, cluster: UUID, service_class: str) -> Headroom:
         """How much more of a class the tenant may take in a cluster now, and what limits it."""
         return self.limits(tenant, flavor, cluster, service_class).headroom()
 
     def take(self, use: Use) -> None:
-        """Count GPUs in every row that speaks for the tenant, whether or not they fit."""
-        for account in self._chain(use.tenant, use.flavor, use.cluster):
-            account.used[use.service_class] += use.gpus
+        """Count GPUs that were idle, whether or not they fit."""
+        self._count(use)
+        for book in self._at(use.flavor, use.cluster):
+            if book.idle is not None:
+                book.idle -= use.gpus
+
+    def promote(self, use: Use) -> None:
+        """Count GPUs held as spot as guaranteed from now on."""
+        self._count(Use(use.tenant, use.flavor, use.cluster, SPOT, -use.gpus))
+        self._count(use)
+
+    def kept(self, flavor: str) -> int:
+        """Idle GPUs of a flavor, wherever they are, that owners keep from all others."""
+        book = self._books.get((flavor, None))
+        return book.kept if book else 0
 
     def used(self, row: QuotaRow, service_class: str) -> int:
         """What the row's subtree uses of a class."""
-        return self._accounts[row.tenant, row.flavor, row.cluster].used[service_class]
+        return self._books[row.flavor, row.cluster].accounts[row.tenant].used[service_class]
 
-    def _chain(self, tenant: UUID, flavor: str, cluster: UUID) -> tuple[_Account, ...]:
-        """The rows that an ask must stay within, the tenant's own first."""
-        key = (tenant, flavor, cluster)
-        chain = self._chains.get(key)
-        if chain is None:
-            places = [
-                (ancestor, flavor, place)
-                for ancestor in reversed(self._lineages[tenant])
-                for place in (cluster, None)
-            ]
-            chain = tuple(self._accounts[place] for place in places if place in self._accounts)
-            self._chains[key] = chain
-        return chain
+    def _count(self, use: Use) -> None:
+        for book in self._at(use.flavor, use.cluster):
+            book.add(book.nearest(use.tenant), use.service_class, use.gpus)
+
+    def _at(self, flavor: str, cluster: UUID) -> list[_Book]:
+        """The books that an ask must hold in."""
+        places = ((flavor, cluster), (flavor, None))
+        return [self._books[place] for place in places if place in self._books]

@@ -190,7 +190,7 @@ def test_each_gang_goes_where_the_table_says(case: str) -> None:
     assert decide(backwards).bindings == decide(facts).bindings
 
 
-CLOSED = tuple(replace(t, is_open=t.path != "acme") for t in tenants("acme/a"))
+CLOSED = tuple(replace(t, is_open=t.path != "acme") for t in tenants("acme/a", "beta"))
 REASONS = {
     "no room": (snapshot([job(1, "2x8")], [cluster("c1", {"h100": [node("n1", free=7), node("n2")]})]),
                 [("c1", "no_capacity", 2, 1)]),

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from clusters.core.topology import RANK, NodeRoom
 from federation.core.cycle import decide
 from federation.core.plan import Plan
 from federation.core.snapshot import Snapshot, WaitingJob
+from quotas.core.cohort import Use
 from tests.federation.core.build import (
     after,
     cluster,
@@ -23,6 +25,7 @@ from tests.federation.core.build import (
     tenants,
     use,
 )
+from tests.quotas.definition import allows
 
 PATHS = ("acme", "acme/a", "acme/b", "beta")
 TIERS = st.sampled_from(["", "host", "leaf", "cluster"])
@@ -116,8 +119,11 @@ def test_capacity_gangs_and_tiers(facts: Snapshot) -> None:
 def test_no_decision_exceeds_a_quota(facts: Snapshot) -> None:
     plan = decide(facts)
     lineages = {t.id: t.lineage for t in facts.tenants}
+    places = {(row.tenant, row.flavor, row.cluster) for row in facts.quotas}
     for row in facts.quotas:
-        for service_class, limit in (("guaranteed", row.guaranteed), ("spot", row.borrowing_limit)):
+        above = [(t, row.flavor, row.cluster) for t in lineages[row.tenant] if t != row.tenant]
+        owed = None if places.intersection(above) else row.guaranteed  # else there is headroom
+        for service_class, limit in (("guaranteed", owed), ("spot", row.borrowing_limit)):
             held = [
                 (u.gpus, new)
                 for uses, new in ((facts.uses, False), (after(facts, plan).uses[len(facts.uses):], True))
@@ -190,26 +196,14 @@ def _could_start(facts: Snapshot, waiting: WaitingJob) -> bool:
 
 
 def _quota_holds(
-    facts: Snapshot, waiting: WaitingJob, flavor: str, place: object, gpus: int
+    facts: Snapshot, waiting: WaitingJob, flavor: str, place: UUID, gpus: int
 ) -> bool:
     lineages = {t.id: t.lineage for t in facts.tenants}
-    rows = [
-        r for r in facts.quotas
-        if r.flavor == flavor and r.tenant in lineages[waiting.tenant] and r.cluster in (None, place)
-    ]  # fmt: skip
     classes = ("guaranteed", "spot") if waiting.wanted_class == "auto" else (waiting.wanted_class,)
-    return bool(rows) and any(
-        all(
-            row.limit(name) is None
-            or gpus + sum(
-                u.gpus for u in facts.uses
-                if u.flavor == flavor and u.service_class == name
-                and row.tenant in lineages[u.tenant] and row.cluster in (None, u.cluster)
-            ) <= (row.limit(name) or 0)
-            for row in rows
-        )
+    return any(
+        allows(facts.quotas, facts.uses, lineages, Use(waiting.tenant, flavor, place, name, gpus))
         for name in classes
-    )  # fmt: skip
+    )
 
 
 @settings(max_examples=300, deadline=None)

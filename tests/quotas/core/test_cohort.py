@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quotas.core.cohort import GUARANTEED, SPOT, Cohort, QuotaRow, Use
+from quotas.core.cohort import GUARANTEED, SPOT, Bound, Cohort, Headroom, QuotaRow, Use
+from tests.quotas.definition import is_owed
 
 ACME, TEAM, OTHER, BETA = (UUID(int=n) for n in range(1, 5))
 HERE, THERE = UUID(int=101), UUID(int=102)
@@ -14,9 +15,13 @@ LINEAGES = {ACME: (ACME,), TEAM: (ACME, TEAM), OTHER: (ACME, OTHER), BETA: (BETA
 
 
 def row(
-    tenant: UUID, guaranteed: int, limit: int | None = None, on: UUID | None = None
+    tenant: UUID,
+    guaranteed: int,
+    limit: int | None = None,
+    on: UUID | None = None,
+    lends: int | None = None,
 ) -> QuotaRow:
-    return QuotaRow(tenant, "h100", on, guaranteed, limit)
+    return QuotaRow(tenant, "h100", on, guaranteed, limit, lending_limit=lends)
 
 
 def held(tenant: UUID, gpus: int, service_class: str = GUARANTEED, on: UUID = HERE) -> Use:
@@ -34,7 +39,13 @@ def held(tenant: UUID, gpus: int, service_class: str = GUARANTEED, on: UUID = HE
         ([row(TEAM, 8, 4)], [], SPOT, 4),
         ([row(ACME, 8)], [], GUARANTEED, 8),
         ([row(ACME, 8), row(TEAM, 6)], [held(OTHER, 5)], GUARANTEED, 3),
-        ([row(ACME, 8), row(TEAM, 2)], [held(OTHER, 5)], GUARANTEED, 2),
+        # The team's own 2, and 1 of the 6 that its parent keeps for all below.
+        ([row(ACME, 8), row(TEAM, 2)], [held(OTHER, 5)], GUARANTEED, 3),
+        ([row(ACME, 8), row(TEAM, 2), row(OTHER, 3)], [held(OTHER, 1)], GUARANTEED, 5),
+        ([row(ACME, 8), row(TEAM, 2), row(OTHER, 3)], [held(OTHER, 5)], GUARANTEED, 3),
+        ([row(ACME, 8), row(TEAM, 2), row(OTHER, 6)], [held(TEAM, 1)], GUARANTEED, 1),
+        # Lowered below what is used: over-use stays, and nothing is added.
+        ([row(ACME, 4), row(TEAM, 2), row(OTHER, 2)], [held(OTHER, 5)], GUARANTEED, -1),
         ([row(ACME, 8)], [held(TEAM, 3), held(ACME, 3)], GUARANTEED, 2),
         ([row(ACME, 8)], [held(TEAM, 9)], GUARANTEED, -1),
         ([row(ACME, 8)], [held(TEAM, 5, SPOT)], GUARANTEED, 8),
@@ -66,6 +77,77 @@ def test_limits_follow_what_is_taken() -> None:
     cohort.take(held(TEAM, 3))
     assert not limits.headroom().holds(6)
     assert limits.headroom().holds(5)
+
+
+def idle_spot(rows: list[QuotaRow], uses: list[Use], gpus: int, tenant: UUID = TEAM) -> int | None:
+    """Spot headroom here with so many GPUs idle here and 100 idle there."""
+    idle = {("h100", HERE): gpus, ("h100", THERE): 100, ("a100", HERE): 7}
+    return Cohort(rows, LINEAGES, uses, idle).headroom(tenant, "h100", HERE, SPOT).gpus
+
+
+@pytest.mark.parametrize(
+    ("rows", "uses", "idle", "expected"),
+    [
+        ([row(TEAM, 0), row(BETA, 16)], [], 20, None),  # all that is idle is lent
+        ([row(TEAM, 0, on=HERE), row(BETA, 16, on=HERE, lends=6)], [], 20, 10),
+        ([row(TEAM, 0, on=HERE), row(BETA, 16, on=HERE, lends=0)], [], 20, 4),
+        # What the owner uses of it, in either class, needs no keeping.
+        ([row(TEAM, 0, on=HERE), row(BETA, 16, on=HERE, lends=0)], [held(BETA, 5)], 20, 9),
+        ([row(TEAM, 0, on=HERE), row(BETA, 16, on=HERE, lends=0)], [held(BETA, 5, SPOT)], 20, 9),
+        # A subtree's own are not kept out; a sibling is.
+        ([row(ACME, 16, on=HERE, lends=0), row(TEAM, 4, on=HERE, lends=0)], [], 20, None),
+        ([row(ACME, 16, on=HERE), row(OTHER, 4, on=HERE, lends=1)], [], 20, 17),
+        # A parent that keeps all covers what its children keep: it is counted once.
+        (
+            [row(BETA, 16, on=HERE, lends=0), row(ACME, 8, on=HERE, lends=0),
+             row(OTHER, 4, on=HERE, lends=0)],
+            [], 20, 0,
+        ),
+        ([row(TEAM, 0, 3, on=HERE), row(BETA, 16, on=HERE, lends=6)], [], 20, 3),
+    ],
+)  # fmt: skip
+def test_spot_leaves_what_owners_keep(
+    rows: list[QuotaRow], uses: list[Use], idle: int, expected: int | None
+) -> None:
+    assert idle_spot(rows, uses, idle) == expected
+
+
+def test_what_is_taken_is_idle_no_more() -> None:
+    rows = [row(TEAM, 0, on=HERE), row(BETA, 16, on=HERE, lends=6)]
+    cohort = Cohort(rows, LINEAGES, (), {("h100", HERE): 20})
+    limits = cohort.limits(TEAM, "h100", HERE, SPOT)
+    assert limits.headroom() == Headroom(10, None, Bound.KEPT)
+    cohort.take(held(TEAM, 4, SPOT))
+    assert limits.headroom().gpus == 6
+    cohort.take(held(BETA, 7))  # its own need shrinks what it keeps as much as what is idle
+    assert limits.headroom().gpus == 6
+
+
+# Deeper trees: by lineage, tenant `n` below tenant `PARENTS[n]`.
+PARENTS = {1: None, 2: 1, 3: 1, 4: 2, 5: 2, 6: 3, 7: None, 8: 7}
+
+
+def _lineage(number: int) -> tuple[UUID, ...]:
+    above = PARENTS[number]
+    return (*(_lineage(above) if above else ()), UUID(int=number))
+
+
+DEEP = {UUID(int=number): _lineage(number) for number in PARENTS}
+
+
+@given(
+    st.dictionaries(st.sampled_from(list(DEEP)), st.integers(0, 12)),
+    st.dictionaries(st.sampled_from(list(DEEP)), st.integers(0, 9)),
+    st.sampled_from(list(DEEP)),
+    st.integers(1, 12),
+)
+def test_what_is_owed_agrees_with_the_definition(
+    owed: dict[UUID, int], own: dict[UUID, int], tenant: UUID, gpus: int
+) -> None:
+    rows = [row(one, guaranteed) for one, guaranteed in owed.items()]
+    uses = [held(one, used) for one, used in own.items()]
+    limits = Cohort(rows, DEEP, uses).limits(tenant, "h100", HERE, GUARANTEED)
+    assert limits.hold(gpus) == is_owed(tenant, gpus, DEEP, owed, own)
 
 
 TENANTS = st.sampled_from(list(LINEAGES))

@@ -1,0 +1,74 @@
+"""Fair share of spot: each tenant's weighted dominant share of decayed use, along the tree.
+
+A tenant's share is, for the flavor where it is largest, the decayed spot GPU time of its subtree
+over the lendable GPU time in the same window, over its weight there. Use decays by half in each
+half-life, so that a window of half-life / ln 2 counts as much as all of the past (the integral of
+2^(-t/h) over t >= 0). Dominant resource: Ghodsi et al., NSDI'11; decay: Slurm's multifactor plugin.
+"""
+
+from collections.abc import Mapping
+from math import log
+from uuid import UUID
+
+SCALE = 1_000_000_000  # of a share of 1 at weight 1
+GRANTED = 16  # GPUs that are held count as used for a part of the window in advance
+
+
+def window_ms(half_life_ms: int) -> int:
+    """The window whose undecayed use equals all decayed use of the past at the same rate."""
+    return round(half_life_ms / log(2))
+
+
+class Shares:
+    """Shares of tenants and of all above them; what is added counts at once.
+
+    Amounts are of one unit throughout: GPU-milliseconds of use over GPU-milliseconds lendable.
+    """
+
+    def __init__(
+        self,
+        lineages: Mapping[UUID, tuple[UUID, ...]],
+        used: Mapping[tuple[UUID, str], int],
+        *,
+        lendable: Mapping[str, int] | None = None,
+        weights: Mapping[tuple[UUID, str], int] | None = None,
+    ) -> None:
+        """`used` by tenant and flavor is of the tenant's own jobs; weights default to 1."""
+        self._lineages = lineages
+        self._lendable = lendable or {}
+        self._weights = weights or {}
+        self._own: dict[UUID, dict[str, int]] = {}
+        self._subtree: dict[UUID, dict[str, int]] = {}
+        self._known: dict[UUID, int] = {}
+        for (tenant, flavor), amount in used.items():
+            self.add(tenant, flavor, amount)
+
+    def add(self, tenant: UUID, flavor: str, amount: int) -> None:
+        """Counts use of a tenant's own jobs."""
+        own = self._own.setdefault(tenant, {})
+        own[flavor] = own.get(flavor, 0) + amount
+        for node in self._lineages[tenant]:
+            subtree = self._subtree.setdefault(node, {})
+            subtree[flavor] = subtree.get(flavor, 0) + amount
+            self._known.pop(node, None)
+
+    def of(self, node: UUID) -> int:
+        """The share of a tenant's whole subtree, times SCALE."""
+        share = self._known.get(node)
+        if share is None:
+            share = self._known[node] = max(
+                (
+                    self._share(flavor, amount, self._weights.get((node, flavor), 1))
+                    for flavor, amount in self._subtree.get(node, {}).items()
+                ),
+                default=0,
+            )
+        return share
+
+    def own(self, tenant: UUID) -> int:
+        """The share of a tenant's own jobs against its children, times SCALE; its weight is 1."""
+        own = self._own.get(tenant, {})
+        return max((self._share(flavor, amount, 1) for flavor, amount in own.items()), default=0)
+
+    def _share(self, flavor: str, amount: int, weight: int) -> int:
+        return amount * SCALE // (max(self._lendable.get(flavor, 1), 1) * weight)

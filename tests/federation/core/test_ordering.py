@@ -1,0 +1,120 @@
+"""Turns: fair shares between tenants along the tree, aging within one."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from math import exp, log
+
+import pytest
+
+from federation.core.ordering import Turns, by_tenant, rank
+from federation.core.snapshot import WaitingJob
+from quotas.core.fair_share import GRANTED, Shares, window_ms
+from quotas.core.policy import DAY_MS, Policy
+from tests.federation.core.build import HOUR_MS, NOW_MS, job, tenants, uid
+
+HALF_LIFE_MS = 2 * DAY_MS
+GPUS = 90
+
+
+def lineages(*paths: str) -> dict[object, tuple[object, ...]]:
+    return {tenant.id: tenant.lineage for tenant in tenants(*paths)}
+
+
+class Fleet:
+    """90 GPUs in slots of an hour; whoever is there always wants more than there is."""
+
+    def __init__(self, weights: Mapping[str, int]) -> None:
+        self.weights = weights
+        self.lineages = lineages(*weights)
+        self.decayed: Counter[str] = Counter()
+
+    def hour(self, present: Callable[[str], bool] = lambda _: True) -> Counter[str]:
+        """Who gets how many of the GPUs; then an hour passes."""
+        window = window_ms(HALF_LIFE_MS)
+        shares = Shares(
+            self.lineages,
+            {(uid(path), "h100"): round(used) for path, used in self.decayed.items()},
+            lendable={"h100": GPUS * window},
+            weights={(uid(path), "h100"): weight for path, weight in self.weights.items()},
+        )
+        names = {uid(path): path for path in self.weights}
+        lines = {
+            uid(path): [job(1000 * place + n, "1x1", tenant=path) for n in range(GPUS)]
+            for place, path in enumerate(self.weights)
+            if present(path)
+        }
+        got: Counter[str] = Counter()
+        for line in Turns(lines, self.lineages, shares):
+            next(iter(line))
+            got[names[line.tenant]] += 1
+            shares.add(line.tenant, "h100", window // GRANTED)
+            if got.total() == GPUS:
+                break
+        for path in self.weights:
+            self.decayed[path] = self.decayed[path] * exp(-log(2) * HOUR_MS / HALF_LIFE_MS)
+            self.decayed[path] += got[path] * HOUR_MS
+        return got
+
+
+def test_weights_of_one_and_two_converge_to_one_and_two() -> None:
+    fleet = Fleet({"acme": 1, "beta": 2})
+    for _ in range(48):
+        fleet.hour()
+    total: Counter[str] = sum((fleet.hour() for _ in range(48)), Counter())
+    assert total["beta"] / total["acme"] == pytest.approx(2, rel=0.02)
+    assert fleet.decayed["beta"] / fleet.decayed["acme"] == pytest.approx(2, rel=0.02)
+
+
+def test_also_after_one_was_away_for_a_day() -> None:
+    fleet = Fleet({"acme": 1, "beta": 2})
+    for _ in range(48):
+        fleet.hour()
+    for _ in range(24):
+        assert fleet.hour(lambda path: path == "acme") == {"acme": GPUS}
+    assert fleet.hour()["beta"] > 2 * GPUS / 3  # it catches up
+    for _ in range(24 * 7):
+        fleet.hour()
+    total: Counter[str] = sum((fleet.hour() for _ in range(48)), Counter())
+    assert total["beta"] / total["acme"] == pytest.approx(2, rel=0.02)
+
+
+def test_teams_share_what_their_organisation_gets() -> None:
+    fleet = Fleet({"acme/a": 1, "acme/b": 2, "beta/only": 1})
+    total: Counter[str] = sum((fleet.hour() for _ in range(24 * 6)), Counter())
+    assert total["beta/only"] / total.total() == pytest.approx(1 / 2, rel=0.02)
+    assert total["acme/b"] / total["acme/a"] == pytest.approx(2, rel=0.02)
+
+
+def test_the_dominant_flavor_counts() -> None:
+    used = {
+        (uid("acme"), "h100"): 10, (uid("acme"), "a100"): 50,
+        (uid("beta"), "h100"): 20, (uid("beta"), "a100"): 20,
+    }  # fmt: skip
+    shares = Shares(lineages("acme", "beta"), used, lendable={"h100": 100, "a100": 1000})
+    assert shares.of(uid("acme")) < shares.of(uid("beta"))  # 10 % and 20 % of the H100s
+
+
+def order(jobs: list[WaitingJob], policy: Policy) -> list[int]:
+    (line,) = by_tenant(jobs, policy, NOW_MS).values()
+    return [one.id for one in line]
+
+
+def test_priority_then_age() -> None:
+    jobs = [job(1, age=5), job(2, age=9), job(3, priority=501)]
+    assert order(jobs, Policy(aging_ms=0)) == [3, 2, 1]
+
+
+def test_waiting_makes_up_for_priority() -> None:
+    day_s = DAY_MS // 1000
+    young = job(2, priority=500, age=60)
+    assert order([job(1, priority=100, age=3 * day_s), young], Policy()) == [2, 1]
+    assert order([job(1, priority=100, age=5 * day_s), young], Policy()) == [1, 2]
+
+
+def test_the_queue_interleaves_by_what_each_would_get() -> None:
+    lines = {
+        uid("acme"): [job(1, "2x8", tenant="acme"), job(2, "2x8", tenant="acme")],
+        uid("beta"): [job(n, "1x8", tenant="beta", age=1) for n in (3, 4, 5)],
+    }
+    shares = Shares(lineages("acme", "beta"), {})
+    assert rank(lines, lineages("acme", "beta"), shares, 1) == (3, 1, 4, 5, 2)
