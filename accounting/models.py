@@ -122,10 +122,33 @@ class UsageInterval(models.Model):
                 name="usage_to_meter",
                 condition=Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms")),
             ),
+            models.Index(
+                fields=["ended_ms"], name="usage_spot", condition=Q(service_class="spot")
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.attempt_id} {self.service_class} {self.started_ms}"
+
+
+class SpotUse(models.Model):
+    """A tenant's decayed spot use of a flavor, GPU-milliseconds, as it stood at `at_ms`.
+
+    Derived: `accounting.services.spot_use` works all rows out anew, at one moment.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="+", db_index=False)
+    flavor = models.ForeignKey(Flavor, models.CASCADE, related_name="+", db_index=False)
+    gpu_ms = models.BigIntegerField()
+    at_ms = models.BigIntegerField()
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant", "flavor"], name="spot_use_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.flavor_id} {self.gpu_ms}"
 
 
 class UsageRecord(models.Model):

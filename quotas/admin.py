@@ -9,7 +9,7 @@ from django.contrib import admin
 
 from kit.admin import ServiceAdmin, ServiceForm
 from quotas.models import Quota
-from quotas.services import remove_quota, set_quota
+from quotas.services import VALUES, remove_quota, set_quota
 
 
 class QuotaForm(ServiceForm):
@@ -32,10 +32,10 @@ class QuotaAdmin(ServiceAdmin):
 
     form = QuotaForm
     can_remove = True
-    fields = ("tenant", "flavor", "cluster", "guaranteed", "borrowing_limit", "why", "seen")
+    fields = ("tenant", "flavor", "cluster", *VALUES, "why", "seen")
     fixed: ClassVar = ("tenant", "flavor", "cluster")
     autocomplete_fields = ("tenant",)
-    list_display = ("tenant", "flavor", "cluster", "guaranteed", "borrowing_limit")
+    list_display = ("tenant", "flavor", "cluster", *VALUES)
     list_filter = ("flavor", "cluster")
     list_select_related = ("tenant", "flavor", "cluster")
     search_fields = ("tenant__path",)
@@ -47,8 +47,7 @@ class QuotaAdmin(ServiceAdmin):
             tenant=values["tenant"],
             flavor=values["flavor"],
             cluster=values["cluster"],
-            guaranteed=values["guaranteed"],
-            borrowing_limit=values["borrowing_limit"],
+            **{name: values[name] for name in VALUES},
             expected_revision=0,
             why=values["why"],
             now=now,
@@ -61,8 +60,7 @@ class QuotaAdmin(ServiceAdmin):
             tenant=held.tenant,
             flavor=held.flavor,
             cluster=held.cluster,
-            guaranteed=values["guaranteed"],
-            borrowing_limit=values["borrowing_limit"],
+            **{name: values[name] for name in VALUES},
             expected_revision=values["seen"] or 0,
             why=values["why"],
             now=now,

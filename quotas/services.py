@@ -1,35 +1,89 @@
 """Writes of quotas: how many GPUs of a flavor a tenant is owed, and may use as spot."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
 from clusters.models import Cluster, Flavor
-from kit.errors import FieldProblem, InvalidContentError, NotFoundError, StaleWriteError
+from kit.errors import (
+    ConflictError,
+    FieldProblem,
+    InvalidContentError,
+    NotFoundError,
+    StaleWriteError,
+)
+from quotas.core.tree import misfits
 from quotas.models import Quota
+from quotas.selectors import quota_rows
 from tenancy.models import Tenant, User
 from tenancy.services.records import ring, write_audit
 
 MOST_GPUS = 1_000_000
+MOST_WEIGHT = 1000
+VALUES = ("guaranteed", "borrowing_limit", "lending_limit", "weight")
 LONGEST_WHY = 1000
 
 
-def _gpu_problem(name: str, number: object) -> FieldProblem | None:
+class ChildrenAboveParentError(ConflictError):
+    """Tenants below one would be guaranteed more than itself."""
+
+    code, status, title = "children_above_parent", 409, "The children's guarantees do not fit"
+
+
+def _whole_number(name: str, number: object, least: int, most: int, what: str) -> FieldProblem | None:
     is_whole = isinstance(number, int) and not isinstance(number, bool)
-    if is_whole and 0 <= number <= MOST_GPUS:  # type: ignore[operator]
+    if is_whole and least <= number <= most:  # type: ignore[operator]
         return None
-    return FieldProblem(f"/{name}", "invalid_number", f"Give GPUs from 0 to {MOST_GPUS}.")
+    return FieldProblem(f"/{name}", "invalid_number", f"Give {what} from {least} to {most}.")
 
 
-def _check(guaranteed: object, borrowing_limit: object, why: str) -> None:
-    problems = [_gpu_problem("guaranteed", guaranteed)]
-    if borrowing_limit is not None:
-        problems.append(_gpu_problem("borrowing_limit", borrowing_limit))
+def _check(values: Mapping[str, Any], cluster: Cluster | None, why: str) -> None:
+    problems = [
+        _whole_number(name, values[name], 0, MOST_GPUS, "GPUs")
+        for name in ("guaranteed", "borrowing_limit", "lending_limit")
+        if name == "guaranteed" or values[name] is not None
+    ]
+    problems.append(_whole_number("weight", values["weight"], 1, MOST_WEIGHT, "a weight"))
     if len(why) > LONGEST_WHY:
         problems.append(FieldProblem("/why", "too_long", f"At most {LONGEST_WHY} letters."))
     found = [problem for problem in problems if problem]
+    if not found and values["lending_limit"] is not None:
+        if values["lending_limit"] > values["guaranteed"]:
+            found.append(
+                FieldProblem(
+                    "/lending_limit",
+                    "more_than_guaranteed",
+                    f"Lend at most the {values['guaranteed']} GPUs that are guaranteed.",
+                )
+            )
+    if not found and cluster is not None and values["weight"] != 1:
+        words = "A weight belongs to the row for all clusters; leave it at 1 here."
+        found.append(FieldProblem("/weight", "not_for_one_cluster", words))
     if found:
         raise InvalidContentError("The quota is not valid.", errors=found)
+
+
+def _require_fit(tenant: Tenant, flavor_id: str) -> None:
+    """Refuses a tree in which some row owes more than it is owed.
+
+    Raises:
+        ChildrenAboveParentError: naming the row, its children and the numbers.
+    """
+    tenants = {one.id: one for one in Tenant.objects.filter(lineage__0=tenant.lineage[0])}
+    rows = [row for row in quota_rows() if row.flavor == flavor_id and row.tenant in tenants]
+    lineages = {one.id: tuple(one.lineage) for one in tenants.values()}
+    for misfit in misfits(rows, lineages):
+        where = tenants[misfit.row.tenant].path
+        parts = ", ".join(
+            f"{tenants[claim.tenant].path} {claim.guaranteed}" for claim in misfit.claims
+        )
+        raise ChildrenAboveParentError(
+            f"{where} is guaranteed {misfit.row.guaranteed} {flavor_id} GPUs, and is to owe "
+            f"{misfit.claimed}: {parts}. Raise the first or lower the others.",
+            pointer="/guaranteed",
+        )
 
 
 def _require_revision(held: Quota | None, expected: int | None) -> None:
@@ -40,7 +94,7 @@ def _require_revision(held: Quota | None, expected: int | None) -> None:
 
 
 def _values(quota: Quota) -> dict[str, object]:
-    return {"guaranteed": quota.guaranteed, "borrowing_limit": quota.borrowing_limit}
+    return {name: getattr(quota, name) for name in VALUES}
 
 
 def _record(
@@ -70,6 +124,11 @@ def _record(
     ring()
 
 
+def _lock_tree(tenant: Tenant) -> None:
+    """One writer a tree: siblings' guarantees are summed, and two first writes must not collide."""
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.lineage[0])
+
+
 @transaction.atomic
 def set_quota(
     *,
@@ -79,22 +138,31 @@ def set_quota(
     cluster: Cluster | None = None,
     guaranteed: int,
     borrowing_limit: int | None = None,
+    lending_limit: int | None = None,
+    weight: int = 1,
     expected_revision: int | None = None,
     why: str = "",
     now: datetime,
 ) -> Quota:
-    """Sets what the tenant's subtree is owed and the most it may use as spot (None = no limit).
+    """Sets what the tenant's subtree is owed, and the most it may use and lend as spot.
 
-    `expected_revision` is the one the caller saw (0 = saw none; None = whatever is there). The
-    same values again change nothing. An edit may leave the tenant over its quota: what runs keeps
-    its class and only shrinks.
+    Limits that are None do not limit. `expected_revision` is the one the caller saw (0 = saw none;
+    None = whatever is there). The same values again change nothing. An edit may leave the tenant
+    over its quota: what runs keeps its class and only shrinks.
 
     Raises:
-        InvalidContentError: a number is not a whole number of GPUs.
+        InvalidContentError: a number is out of its range.
         StaleWriteError: somebody changed the quota since.
+        ChildrenAboveParentError: the tenants below would be guaranteed more than one above.
     """
-    _check(guaranteed, borrowing_limit, why)
-    Tenant.objects.select_for_update().get(pk=tenant.pk)  # two first writes must not both insert
+    after: dict[str, object] = {
+        "guaranteed": guaranteed,
+        "borrowing_limit": borrowing_limit,
+        "lending_limit": lending_limit,
+        "weight": weight,
+    }
+    _check(after, cluster, why)
+    _lock_tree(tenant)
     held = (
         Quota.objects.select_for_update(of=("self",))
         .select_related("tenant", "cluster")
@@ -104,12 +172,13 @@ def set_quota(
     _require_revision(held, expected_revision)
     before = _values(held) if held else None
     quota = held or Quota(tenant=tenant, flavor=flavor, cluster=cluster)
-    quota.guaranteed, quota.borrowing_limit = guaranteed, borrowing_limit
-    after = _values(quota)
     if before == after:
         return quota
+    for name, value in after.items():
+        setattr(quota, name, value)
     quota.revision = held.revision + 1 if held else 1
     quota.save()
+    _require_fit(tenant, flavor.name)
     action = "update" if held else "create"
     _record(actor=actor, quota=quota, action=action, before=before, after=after, why=why, now=now)
     return quota
@@ -129,7 +198,9 @@ def remove_quota(
     Raises:
         NotFoundError: it is gone already.
         StaleWriteError: somebody changed it since.
+        ChildrenAboveParentError: the rows below it would claim too much of the row above.
     """
+    _lock_tree(quota.tenant)
     held = (
         Quota.objects.select_for_update(of=("self",))
         .select_related("tenant", "cluster")
@@ -141,4 +212,5 @@ def remove_quota(
     _require_revision(held, expected_revision)
     before = _values(held)
     Quota.objects.filter(pk=held.pk).delete()
+    _require_fit(held.tenant, held.flavor_id)
     _record(actor=actor, quota=held, action="remove", before=before, after=None, why=why, now=now)

@@ -109,15 +109,3 @@ def _overlap(piece: Known, start_ms: int, end_ms: int | None) -> bool:
     begins_before = piece.ended_ms is None or start_ms < piece.ended_ms
     ends_after = end_ms is None or piece.started_ms < end_ms
     return begins_before and ends_after
-
-
-def class_cut(started_ms: int, ended_ms: int | None, at_ms: int) -> int | None:
-    """Where a run's last interval is to be cut for a change of class at `at_ms`; None = nowhere.
-
-    Clamped into the interval: a change before its start is one at its start. A change at or after
-    the run's end changes nothing.
-    """
-    cut_ms = max(at_ms, started_ms)
-    if ended_ms is not None and cut_ms >= ended_ms:
-        return None
-    return cut_ms

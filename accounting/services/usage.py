@@ -4,6 +4,7 @@ Times are milliseconds on the cluster's own clock unless a name says `ours`; `no
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
@@ -11,7 +12,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import F
 
-from accounting.core.runs import Known, NewEnd, Settlement, Told, class_cut, interval_id, settle
+from accounting.core.runs import Known, NewEnd, Settlement, Told, interval_id, settle
 from accounting.models import UsageInterval
 from clusters.models import Cluster
 from kit.errors import ConflictError, MusterError
@@ -316,47 +317,46 @@ def _first_interval(fact: RunFact, start: Known, skew_ms: int, now: datetime) ->
 
 
 @transaction.atomic
-def change_class(*, attempt_id: UUID, service_class: str, at_ms: int, now: datetime) -> bool:
-    """Changes the class of an attempt's last run from `at_ms` (our clock) on, by a cut there.
+def change_class(
+    *, attempt_ids: Collection[UUID], service_class: str, at_ms: int, now: datetime
+) -> set[UUID]:
+    """Changes the class of what the attempts use from `at_ms` (our clock) on; those changed.
 
-    The moment is mapped onto the cluster's clock by the measured skew and clamped into the run.
-    False when there is nothing to change: no run yet, it ended before, or it has the class.
-
-    Raises:
-        AlreadyPostedError: usage beyond that moment is posted.
+    Their open interval is cut there. The moment is mapped onto the cluster's clock by the measured
+    skew and clamped into the run, and behind what is posted of it: what is posted is not changed.
+    Left alone is an attempt that uses nothing now, or has the class already. Four statements.
     """
-    last = (
+    open_ = (
         UsageInterval.objects.select_for_update()
-        .filter(attempt_id=attempt_id)
-        .order_by("-started_ms")
-        .first()
+        .filter(attempt_id__in=attempt_ids, ended_ms=None)
+        .exclude(service_class=service_class)
+        .order_by("id")
     )
-    if last is None:
-        return False
-    cut_ms = class_cut(last.started_ms, last.ended_ms, at_ms + last.skew_ms)
-    if cut_ms is None or last.service_class == service_class:
-        return False
-    if cut_ms < last.metered_ms:
-        raise AlreadyPostedError("The class is not changed: usage after that moment is posted.")
-    if cut_ms == last.started_ms:
-        last.service_class, last.price_missing = service_class, False
-        last.save(update_fields=["service_class", "price_missing"])
-        return True
-    _split(last, service_class, cut_ms, from_ms(at_ms), now)
-    return True
+    whole, cut = [], []
+    for interval in open_:
+        cut_ms = max(at_ms + interval.skew_ms, interval.started_ms, interval.metered_ms)
+        if cut_ms == interval.started_ms:
+            interval.service_class, interval.price_missing = service_class, False
+            whole.append(interval)
+        else:
+            cut.append((interval, cut_ms))
+    UsageInterval.objects.bulk_update(whole, ["service_class", "price_missing"])
+    after = [_after_cut(interval, cut_ms, service_class, from_ms(at_ms)) for interval, cut_ms in cut]
+    for interval, cut_ms in cut:
+        interval.ended_ms, interval.ended_at = cut_ms, now
+    UsageInterval.objects.bulk_update([one for one, _ in cut], ["ended_ms", "ended_at"])
+    UsageInterval.objects.bulk_create(after)
+    return {interval.attempt_id for interval in (*whole, *after)}
 
 
-def _split(
-    last: UsageInterval, service_class: str, cut_ms: int, cut_at: datetime, now: datetime
-) -> None:
-    """Ends the interval at the cut and goes on in the new class with a second one."""
-    ended_ms, ended_at = last.ended_ms, last.ended_at
-    last.ended_ms, last.ended_at = cut_ms, now
-    last.save(update_fields=["ended_ms", "ended_at"])
-    last.id = interval_id(last.attempt_id, last.run_start_ms, cut_ms)
-    last.service_class = service_class
-    last.started_ms = last.metered_ms = cut_ms
-    last.started_at = cut_at
-    last.ended_ms, last.ended_at = ended_ms, ended_at
-    last.price_missing = False
-    last.save(force_insert=True)
+def _after_cut(
+    interval: UsageInterval, cut_ms: int, service_class: str, cut_at: datetime
+) -> UsageInterval:
+    """What goes on in the new class after the cut."""
+    rest = copy(interval)
+    rest._state = copy(interval._state)
+    rest.id = interval_id(interval.attempt_id, interval.run_start_ms, cut_ms)
+    rest.service_class, rest.price_missing = service_class, False
+    rest.started_ms = rest.metered_ms = cut_ms
+    rest.started_at = cut_at
+    return rest

@@ -12,7 +12,7 @@ from quotas.core.cohort import GUARANTEED, Cohort, Use
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     """Promote what fits into guarantees: higher priority first, then the longest bound."""
     fixed = {cluster.id for cluster in snapshot.clusters if cluster.class_is_fixed}
-    asking = [held for held in snapshot.holdings if held.cluster not in fixed and held.settled]
+    asking = [held for held in snapshot.holdings if held.cluster not in fixed]
     if not asking:
         return draft
     cohort = _after_those_who_wait(snapshot, draft)

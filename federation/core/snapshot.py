@@ -157,22 +157,16 @@ class TenantView:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An open attempt of a job and what it holds. `since_ms` is when it was bound.
-
-    `settled`: nothing has been asked of it that would end it or change its class.
-    """
+    """A gang that runs as spot and may be promoted. `since_ms` is when it was bound."""
 
     attempt: UUID
     job: int
     tenant: UUID
-    wanted_class: str
-    service_class: str
     priority: int
     cluster: UUID
     flavor: str
     gpus: int
     since_ms: int
-    settled: bool = True
 
 
 @dataclass(frozen=True)
@@ -180,7 +174,7 @@ class Snapshot:
     """Everything one cycle looks at. The order of rows means nothing.
 
     `spot_use` is each tenant's decayed spot use by flavor, in GPU-milliseconds. `holdings` are the
-    open attempts whose class may change.
+    gangs that may be promoted.
     """
 
     now_ms: int

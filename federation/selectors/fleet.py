@@ -20,6 +20,7 @@ from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Node, Observ
 from federation.core.plan import FleetView
 from federation.core.snapshot import ClusterState, ClusterView, FlavorView, ReservedNodes
 from federation.models import Attempt
+from quotas.core.cohort import GUARANTEED, SPOT
 
 Path = tuple[tuple[str, str], ...]
 _NODE = ("cluster_id", "name", "state", "device", "queues", "gpus", "cpus", "memory_mib")
@@ -81,9 +82,15 @@ def cluster_views(now: datetime, users: Any, held: Iterable[Held]) -> tuple[Clus
                 people=frozenset(people[cluster.id]),
                 lacks=lacks(cluster.capabilities, cluster.options),
                 seen=cluster.last_seen_at is not None,
+                class_is_fixed=_class_is_fixed(cluster.options),
             )
         )
     return tuple(views)
+
+
+def _class_is_fixed(options: Mapping[str, Any]) -> bool:
+    """Whether the classes are different QOS there: a running gang keeps the one it has."""
+    return options.get(f"qos.{GUARANTEED}", "") != options.get(f"qos.{SPOT}", "")
 
 
 def take_fleet(users: Iterable[UUID]) -> tuple[FleetView, ...]:

@@ -14,16 +14,17 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import MD5, Cast, JSONArray
 
 from accounting.selectors.prices import price_book
+from accounting.selectors.spot_use import decayed_spot_use
 from clusters.core.capabilities import SIGNAL
 from clusters.core.resources import GangShape, NodeShape
 from clusters.models import Cluster
 from federation.core.lifecycle import JobState
-from federation.core.snapshot import Ask, Option, Snapshot, TenantView, WaitingJob
-from federation.models import Job
+from federation.core.snapshot import Ask, Holding, Option, Snapshot, TenantView, WaitingJob
+from federation.models import Attempt, Job
 from federation.selectors.fleet import HELD, OPEN_ATTEMPTS, cluster_views, held_by
 from kit.intervals import to_ms
-from quotas.core.cohort import Use
-from quotas.selectors import quota_rows
+from quotas.core.cohort import SPOT, Use
+from quotas.selectors import quota_policy, quota_rows
 from tenancy.models import Tenant
 
 WAITING = Job.objects.filter(state=JobState.QUEUED, cancel_asked_at=None)
@@ -69,6 +70,7 @@ def take_snapshot(now: datetime) -> Snapshot:
         attempts = list(
             OPEN_ATTEMPTS.values_list("job__tenant_id", "flavor_id", "service_class", *HELD)
         )
+        policy = quota_policy()
         tenants = Tenant.objects.order_by("id").values_list(
             "id", "path", "lineage", "is_open", "revision"
         )
@@ -85,6 +87,36 @@ def take_snapshot(now: datetime) -> Snapshot:
             quotas=quota_rows(),
             uses=tuple(_uses(attempts)),
             prices=price_book(to_ms(now)),
+            spot_use=decayed_spot_use(now_ms=to_ms(now), half_life_ms=policy.half_life_ms),
+            holdings=tuple(_holdings()),
+            policy=policy,
+        )
+
+
+def _holdings() -> Iterator[Holding]:
+    """The gangs that run as spot and would rather be guaranteed, of attempts left alone."""
+    rows = OPEN_ATTEMPTS.filter(
+        state=Attempt.State.RUNNING,
+        service_class=SPOT,
+        end_cause="",
+        job__wanted_class="auto",
+        job__state=JobState.RUNNING,
+        job__cancel_asked_at=None,
+        job__hold_asked_by="",
+    ).values_list(
+        "id", "job_id", "job__tenant_id", "job__priority", "cluster_id", "flavor_id", "nodes",
+        "gpus_per_node", "bound_at",
+    )  # fmt: skip
+    for attempt, job, tenant, priority, cluster, flavor, nodes, gpus, bound_at in rows:
+        yield Holding(
+            attempt=attempt,
+            job=job,
+            tenant=tenant,
+            priority=priority,
+            cluster=cluster,
+            flavor=flavor,
+            gpus=len(nodes) * gpus,
+            since_ms=to_ms(bound_at),
         )
 
 

@@ -20,6 +20,7 @@ from federation.core.plan import Binding, Plan
 from federation.core.spec import JobSpec
 from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
+from federation.services.promote import promote
 from federation.services.reasons import array_of, write_reasons
 from kit.bulk import insert_rows
 from kit.ids import attempt_id, fence
@@ -36,12 +37,13 @@ class TermLostError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What came of a plan: bindings written and stale, reasons written, clusters with orders."""
+    """What came of a plan: written and stale bindings, promotions, reasons; clusters with orders."""
 
     bound: int
     stale: int
     told: int
     clusters: tuple[UUID, ...]
+    promoted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def begin_term(*, now: datetime) -> int:
 
 
 def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> Committed:
-    """Writes a plan, in two transactions: what it binds, then what it tells.
+    """Writes a plan, in three transactions: what it binds, promotes, and tells.
 
     The number of statements does not depend on the number of jobs. `took_ms` is how long deciding
     took, for the record.
@@ -91,12 +93,17 @@ def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> C
             orders, stale = _sort_out(plan, facts)
             _write_orders(orders, now)
             _write_decision(plan, orders, stale, epoch=epoch, now=now, took_ms=took_ms)
+    promoted = 0
+    if plan.promotions:
+        with transaction.atomic():
+            _require_epoch(epoch)
+            promoted = promote(plan=plan, now=now)
     with transaction.atomic():
         _require_epoch(epoch)
         told = write_reasons(plan=plan)
         _write_queue(plan, now)
     clusters = tuple(sorted({order.binding.cluster for order in orders}))
-    return Committed(len(orders), len(stale), told, clusters)
+    return Committed(len(orders), len(stale), told, clusters, promoted)
 
 
 def _require_epoch(epoch: int) -> None:

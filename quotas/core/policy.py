@@ -5,7 +5,7 @@ from dataclasses import dataclass
 DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Policy:
     """Durations in milliseconds.
 

@@ -48,7 +48,7 @@ def test_the_costs_of_a_promoted_job_as_the_api_shows_them(world: World) -> None
     fact = world.run(service_class="spot")
     record_run(fact=fact, now=NOW)
     change_class(
-        attempt_id=fact.attempt_id, service_class="guaranteed", at_ms=START + HOUR_MS, now=NOW
+        attempt_ids=[fact.attempt_id], service_class="guaranteed", at_ms=START + HOUR_MS, now=NOW
     )
     shown = render_job_cost(job_costs(job_ids=[fact.job_id], now=NOW)[fact.job_id])
     intervals = shown.pop("intervals")

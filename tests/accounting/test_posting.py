@@ -84,7 +84,7 @@ def test_a_price_change_and_a_promotion_in_mid_run_are_billed_as_they_held(world
     fact = world.run(service_class="spot")
     record_run(fact=fact, now=NOW)
     change_class(
-        attempt_id=fact.attempt_id, service_class="guaranteed", at_ms=START + HOUR_MS, now=NOW
+        attempt_ids=[fact.attempt_id], service_class="guaranteed", at_ms=START + HOUR_MS, now=NOW
     )
     record_run(fact=ended(fact, START + 3 * HOUR_MS), now=NOW)
     post_all(NOW)

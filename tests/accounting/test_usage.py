@@ -125,11 +125,11 @@ def test_a_promotion_splits_once(world: World) -> None:
     record_run(fact=fact, now=NOW)
     changes = [
         change_class(
-            attempt_id=fact.attempt_id, service_class="guaranteed", at_ms=START + at, now=NOW
+            attempt_ids=[fact.attempt_id], service_class="guaranteed", at_ms=START + at, now=NOW
         )
         for at in (100, 100, 200)
     ]
-    assert changes == [True, False, False]
+    assert changes == [{fact.attempt_id}, set(), set()]
     # The next report still tells the run by its start, now with the class it has.
     last = replace(fact, service_class="guaranteed", run_end_ms=START + 500)
     assert [record_run(fact=last, now=NOW) for _ in range(2)] == [Told.CHANGED, Told.UNCHANGED]
@@ -145,9 +145,9 @@ def test_a_promotion_is_mapped_onto_the_clusters_clock_and_clamped(world: World)
     Cluster.objects.filter(id=world.alpha.id).update(clock_skew_ms=5_000)
     one, other = world.run(service_class="spot"), world.run(service_class="spot")
     record_runs(facts=[one, other], now=NOW)
-    change_class(attempt_id=one.attempt_id, service_class="guaranteed", at_ms=START, now=NOW)
+    change_class(attempt_ids=[one.attempt_id], service_class="guaranteed", at_ms=START, now=NOW)
     change_class(
-        attempt_id=other.attempt_id, service_class="guaranteed", at_ms=START - HOUR_MS, now=NOW
+        attempt_ids=[other.attempt_id], service_class="guaranteed", at_ms=START - HOUR_MS, now=NOW
     )
     assert pieces(one.attempt_id)[1] == ("guaranteed", START + 5_000, None)
     assert pieces(other.attempt_id) == [("guaranteed", START, None)]
@@ -158,12 +158,12 @@ def test_a_promotion_after_the_runs_end_changes_nothing(world: World, end_ms: in
     fact = world.run(service_class="spot", end_ms=end_ms)
     record_run(fact=fact, now=NOW)
     assert not change_class(
-        attempt_id=fact.attempt_id, service_class="guaranteed", at_ms=START + 100, now=NOW
+        attempt_ids=[fact.attempt_id], service_class="guaranteed", at_ms=START + 100, now=NOW
     )
 
 
 def test_a_promotion_before_any_run_changes_nothing(world: World) -> None:
-    assert not change_class(attempt_id=uuid4(), service_class="spot", at_ms=START, now=NOW)
+    assert not change_class(attempt_ids=[uuid4()], service_class="spot", at_ms=START, now=NOW)
 
 
 def test_a_late_end_is_corrected_before_posting_and_refused_after(world: World) -> None:
@@ -191,19 +191,39 @@ def test_a_later_end_after_posting_posts_the_rest(world: World) -> None:
     assert posted_nano() == 1_234_567_891 * 8 * 2_001 // HOUR_MS
 
 
-def test_a_promotion_into_what_is_posted_is_refused(world: World) -> None:
+def test_a_promotion_into_what_is_posted_begins_behind_it(world: World) -> None:
     world.price(service_class="spot")
     fact = world.run(service_class="spot", start_ms=START - 24 * HOUR_MS)
     record_run(fact=fact, now=NOW)
     world.seen(NOW)
     post_all(NOW)
-    with pytest.raises(AlreadyPostedError):
-        change_class(
-            attempt_id=fact.attempt_id,
-            service_class="guaranteed",
-            at_ms=START - 20 * HOUR_MS,
-            now=NOW + timedelta(seconds=1),
+    posted_ms = UsageInterval.objects.get().metered_ms
+    later = NOW + timedelta(seconds=1)
+    change_class(
+        attempt_ids=[fact.attempt_id],
+        service_class="guaranteed",
+        at_ms=START - 20 * HOUR_MS,
+        now=later,
+    )
+    assert posted_ms > START - 20 * HOUR_MS
+    assert pieces(fact.attempt_id) == [
+        ("spot", START - 24 * HOUR_MS, posted_ms),
+        ("guaranteed", posted_ms, None),
+    ]
+
+
+@pytest.mark.parametrize("number", [1, 100])
+def test_classes_change_in_a_constant_number_of_statements(
+    world: World, django_assert_num_queries: DjangoAssertNumQueries, number: int
+) -> None:
+    facts = [world.run(service_class="spot") for _ in range(number)]
+    record_runs(facts=facts, now=NOW)
+    ids = [fact.attempt_id for fact in facts]
+    with django_assert_num_queries(5):  # savepoint, read and lock, update, insert, release
+        changed = change_class(
+            attempt_ids=ids, service_class="guaranteed", at_ms=START + 9, now=NOW
         )
+    assert changed == set(ids)
 
 
 @pytest.mark.parametrize("number", [1, 100])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.core.runs import Known, Told, class_cut, interval_id, settle
+from accounting.core.runs import Known, Told, interval_id, settle
 
 ATTEMPT = UUID(int=7)
 
@@ -109,11 +109,6 @@ def test_what_is_posted_never_moves(cut: int, metered: int, end: int) -> None:
     assert settled.ended_ms == max(metered, end)
     assert settled.reported_end_ms == end
 
-
-def test_a_class_cut_is_clamped_into_the_interval() -> None:
-    assert class_cut(10, None, 5) == 10
-    assert class_cut(10, None, 15) == 15
-    assert class_cut(10, 20, 20) is None
 
 
 def test_ids_come_from_the_fact() -> None:
