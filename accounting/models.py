@@ -122,9 +122,7 @@ class UsageInterval(models.Model):
                 name="usage_to_meter",
                 condition=Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms")),
             ),
-            models.Index(
-                fields=["ended_ms"], name="usage_spot", condition=Q(service_class="spot")
-            ),
+            models.Index(fields=["ended_ms"], name="usage_spot", condition=Q(service_class="spot")),
         ]
 
     def __str__(self) -> str:

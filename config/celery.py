@@ -70,7 +70,11 @@ app.conf.update(
             "options": {"expires": 5},
         },
         "post": {"task": "accounting.tasks.post", "schedule": 2.0, "options": {"expires": 10}},
-        "sum-up": {"task": "accounting.tasks.sum_up", "schedule": 600.0, "options": {"expires": 60}},
+        "sum-up": {
+            "task": "accounting.tasks.sum_up",
+            "schedule": 600.0,
+            "options": {"expires": 60},
+        },
         **{
             f"tick-{queue}": {
                 "task": "tenancy.tasks.tick",

@@ -1,5 +1,7 @@
 """Reads of quota."""
 
+from clusters.models import Cluster, ClusterFlavor, Flavor
+from kit.errors import InvalidContentError, NotFoundError
 from quotas.core.cohort import QuotaRow
 from quotas.core.policy import Policy
 from quotas.models import Quota, QuotaPolicy
@@ -25,6 +27,53 @@ def quota_policy() -> Policy:
     """What holds for all tenants: what an admin set, else the defaults."""
     found = QuotaPolicy.objects.values_list("half_life_ms", "aging_ms").first()
     return Policy(*found) if found else Policy()
+
+
+def quota_of(tenant: Tenant, flavor: str, cluster: str | None) -> Quota:
+    """One row of a tenant; `cluster` None = the row for all clusters.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    rows = Quota.objects.filter(tenant=tenant, flavor=flavor).select_related("tenant", "cluster")
+    found = rows.filter(cluster__name=cluster) if cluster else rows.filter(cluster=None)
+    held = found.first()
+    if held is None:
+        raise NotFoundError("The tenant has no such quota.")
+    return held
+
+
+def served_flavor(name: object) -> Flavor:
+    """A flavor that some cluster has.
+
+    Raises:
+        InvalidContentError: it is not in the catalogue, or no cluster has it.
+    """
+    flavor = Flavor.objects.filter(name=name).first() if isinstance(name, str) else None
+    if flavor is None:
+        raise InvalidContentError("There is no such GPU model in the catalogue.", pointer="/flavor")
+    if not ClusterFlavor.objects.filter(flavor=flavor).exists():
+        raise InvalidContentError(
+            f"No cluster has {flavor.name}: name it on a cluster first.", pointer="/flavor"
+        )
+    return flavor
+
+
+def serving_cluster(name: object, flavor: Flavor) -> Cluster | None:
+    """The cluster of a row, None = all clusters.
+
+    Raises:
+        InvalidContentError: there is none of that name, or it does not have the flavor.
+    """
+    if name is None:
+        return None
+    known = Cluster.objects.filter(name=name) if isinstance(name, str) else Cluster.objects.none()
+    cluster = known.first()
+    if cluster is None:
+        raise InvalidContentError("There is no such cluster.", pointer="/cluster")
+    if not ClusterFlavor.objects.filter(cluster=cluster, flavor=flavor).exists():
+        raise InvalidContentError(f"{cluster.name} has no {flavor.name}.", pointer="/cluster")
+    return cluster
 
 
 def quotas_of(tenant: Tenant) -> list[Quota]:

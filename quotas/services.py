@@ -32,32 +32,29 @@ class ChildrenAboveParentError(ConflictError):
     code, status, title = "children_above_parent", 409, "The children's guarantees do not fit"
 
 
-def _whole_number(name: str, number: object, least: int, most: int, what: str) -> FieldProblem | None:
+def _whole_number(
+    name: str, number: object, least: int, most: int, what: str
+) -> FieldProblem | None:
     is_whole = isinstance(number, int) and not isinstance(number, bool)
     if is_whole and least <= number <= most:  # type: ignore[operator]
         return None
     return FieldProblem(f"/{name}", "invalid_number", f"Give {what} from {least} to {most}.")
 
 
-def _check(values: Mapping[str, Any], cluster: Cluster | None, why: str) -> None:
+def _check(values: Mapping[str, Any], cluster: Cluster | None, why: object) -> None:
     problems = [
         _whole_number(name, values[name], 0, MOST_GPUS, "GPUs")
         for name in ("guaranteed", "borrowing_limit", "lending_limit")
         if name == "guaranteed" or values[name] is not None
     ]
     problems.append(_whole_number("weight", values["weight"], 1, MOST_WEIGHT, "a weight"))
-    if len(why) > LONGEST_WHY:
-        problems.append(FieldProblem("/why", "too_long", f"At most {LONGEST_WHY} letters."))
+    if not isinstance(why, str) or len(why) > LONGEST_WHY:
+        words = f"Give text of at most {LONGEST_WHY} letters."
+        problems.append(FieldProblem("/why", "invalid_text", words))
     found = [problem for problem in problems if problem]
-    if not found and values["lending_limit"] is not None:
-        if values["lending_limit"] > values["guaranteed"]:
-            found.append(
-                FieldProblem(
-                    "/lending_limit",
-                    "more_than_guaranteed",
-                    f"Lend at most the {values['guaranteed']} GPUs that are guaranteed.",
-                )
-            )
+    if not found and (values["lending_limit"] or 0) > values["guaranteed"]:
+        words = f"Lend at most the {values['guaranteed']} GPUs that are guaranteed."
+        found.append(FieldProblem("/lending_limit", "more_than_guaranteed", words))
     if not found and cluster is not None and values["weight"] != 1:
         words = "A weight belongs to the row for all clusters; leave it at 1 here."
         found.append(FieldProblem("/weight", "not_for_one_cluster", words))

@@ -98,6 +98,12 @@ class CanSubmit(_Scoped):
     scope = Scope.SUBMIT
 
 
+class CanManage(_Scoped):
+    """Scope `admin`; which tenants the caller manages is checked by `managed_tenant`."""
+
+    scope = Scope.ADMIN
+
+
 class IsAdmin(_Scoped):
     """Scope `admin` and the global role admin."""
 

@@ -21,7 +21,7 @@ def sum_up_spot_use(*, now: datetime, half_life_ms: int) -> int:
     SpotUse.objects.all().delete()
     with connection.cursor() as cursor:
         cursor.execute(
-            "INSERT INTO accounting_spotuse (tenant_id, flavor_id, gpu_ms, at_ms)"
+            "INSERT INTO accounting_spotuse (tenant_id, flavor_id, gpu_ms, at_ms)"  # noqa: S608
             f" SELECT tenant_id, flavor_id, round(sum(ms))::bigint, %(now)s FROM ({STAYS}) AS part"
             " GROUP BY tenant_id, flavor_id",
             {

@@ -341,7 +341,9 @@ def change_class(
         else:
             cut.append((interval, cut_ms))
     UsageInterval.objects.bulk_update(whole, ["service_class", "price_missing"])
-    after = [_after_cut(interval, cut_ms, service_class, from_ms(at_ms)) for interval, cut_ms in cut]
+    after = [
+        _after_cut(interval, cut_ms, service_class, from_ms(at_ms)) for interval, cut_ms in cut
+    ]
     for interval, cut_ms in cut:
         interval.ended_ms, interval.ended_at = cut_ms, now
     UsageInterval.objects.bulk_update([one for one, _ in cut], ["ended_ms", "ended_at"])

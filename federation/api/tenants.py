@@ -10,9 +10,11 @@ from accounting.core.costs import UsageSum
 from accounting.selectors.costs import tenant_usage
 from accounting.selectors.prices import book_currency
 from clusters.models import Cluster
+from federation.selectors.quota_use import QuotaUse, quota_use
 from kit.money import gpu_time, money
 from quotas.models import Quota
-from quotas.selectors import quotas_of
+from quotas.selectors import quota_of, quotas_of, served_flavor, serving_cluster
+from quotas.services import VALUES, remove_quota, set_quota
 from tenancy.api.endpoint import (
     MONEY,
     NUMBER,
@@ -23,6 +25,8 @@ from tenancy.api.endpoint import (
     component,
     document,
     etag,
+    expected_version,
+    fields_of,
     list_of,
     operation,
     or_null,
@@ -31,9 +35,9 @@ from tenancy.api.endpoint import (
     wrong_parameter,
 )
 from tenancy.models import Tenant
-from tenancy.permissions import CanRead
+from tenancy.permissions import CanManage, CanRead
 from tenancy.selectors.access import subtree
-from tenancy.selectors.tenants import visible_tenant
+from tenancy.selectors.tenants import managed_tenant, visible_tenant
 
 LONGEST_DAYS = 400
 DEFAULT_DAYS = 30
@@ -45,9 +49,26 @@ QUOTA = component(
         cluster=or_null(TEXT),
         guaranteed=NUMBER,
         borrowing_limit=or_null(NUMBER),
+        lending_limit=or_null(NUMBER),
+        weight=NUMBER,
+        used=document(guaranteed=NUMBER, spot=NUMBER),
         etag=TEXT,
     ),
 )
+QUOTA_BODY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "flavor": TEXT,
+        "cluster": or_null(TEXT),
+        "guaranteed": NUMBER,
+        "borrowing_limit": or_null(NUMBER),
+        "lending_limit": or_null(NUMBER),
+        "weight": NUMBER,
+        "why": TEXT,
+    },
+    "required": ["flavor", "guaranteed"],
+    "additionalProperties": False,
+}
 USAGE = component(
     "Usage",
     document(
@@ -79,8 +100,60 @@ class Quotas(Endpoint):
     def get(self, request: Request, path: str) -> Response:
         """GPUs by flavor (and cluster, where one is named), all on one page."""
         tenant = visible_tenant(user_of(request), path)
-        rows = quotas_of(tenant)
-        return Response({"items": [quota_document(row) for row in rows], "next": None})
+        used = quota_use(tenant)
+        items = [quota_document(row, used) for row in quotas_of(tenant)]
+        return Response({"items": items, "next": None})
+
+    @operation(
+        CanManage,
+        "Set one quota",
+        takes=QUOTA_BODY,
+        gives=QUOTA,
+        matches=True,
+        name="set_tenant_quota",
+    )
+    def put(self, request: Request, path: str) -> Response:
+        """By an admin, or an owner of a tenant above. `If-Match: "0"` if there is none yet.
+
+        Children fit in their parent, else 409. Below what is in use nothing is stopped: what runs
+        keeps its class and price, and only shrinks.
+        """
+        user = user_of(request)
+        tenant = managed_tenant(user, path)
+        body = fields_of(request, ("flavor", "cluster", *VALUES, "why"))
+        flavor = served_flavor(body.pop("flavor", None))
+        cluster = serving_cluster(body.pop("cluster", None), flavor)
+        quota = set_quota(
+            actor=user,
+            tenant=tenant,
+            flavor=flavor,
+            cluster=cluster,
+            expected_revision=expected_version(request),
+            now=clock(),
+            **{"guaranteed": None, **body},
+        )
+        shown = quota_document(quota, quota_use(tenant))
+        return Response(shown, headers={"ETag": etag(quota.revision)})
+
+    @operation(
+        CanManage,
+        "Take one quota away",
+        status=204,
+        query=(
+            Query("flavor", "The GPU model."),
+            Query("cluster", "The cluster; without it, the row for all clusters."),
+        ),
+        matches=True,
+        name="remove_tenant_quota",
+    )
+    def delete(self, request: Request, path: str) -> Response:
+        """It is owed nothing of it any more; what runs goes on."""
+        user = user_of(request)
+        asked = request.query_params
+        quota = quota_of(managed_tenant(user, path), asked.get("flavor", ""), asked.get("cluster"))
+        expected = expected_version(request)
+        remove_quota(actor=user, quota=quota, expected_revision=expected, now=clock())
+        return Response(status=204)
 
 
 class Usage(Endpoint):
@@ -129,13 +202,14 @@ class Usage(Endpoint):
         )
 
 
-def quota_document(quota: Quota) -> dict[str, Any]:
-    """One row of quota."""
+def quota_document(quota: Quota, used: QuotaUse) -> dict[str, Any]:
+    """One row of quota, and what the tenant and all below it use of it now."""
+    guaranteed, spot = used.of(quota)
     return {
         "flavor": quota.flavor_id,
         "cluster": quota.cluster.name if quota.cluster else None,
-        "guaranteed": quota.guaranteed,
-        "borrowing_limit": quota.borrowing_limit,
+        **{name: getattr(quota, name) for name in VALUES},
+        "used": {"guaranteed": guaranteed, "spot": spot},
         "etag": etag(quota.revision),
     }
 

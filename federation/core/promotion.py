@@ -23,9 +23,7 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
             cohort.promote(use)
             draft.cohort.promote(use)
             draft.promotions.append(
-                Promotion(
-                    held.job, held.attempt, held.tenant, held.cluster, held.flavor, held.gpus
-                )
+                Promotion(held.job, held.attempt, held.tenant, held.cluster, held.flavor, held.gpus)
             )
     return draft
 

@@ -48,7 +48,10 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("job.dispatching", ""): ("Bound to {cluster}: {gpus} GPUs of {flavor}, {class}", "busy"),
     ("job.pending", ""): ("Accepted by {cluster} as {backend_id}", "busy"),
     ("job.pending", "requeued_on_cluster"): ("{cluster} put it back into its own queue", "warn"),
-    ("job.promoted", ""): ("Runs inside the guarantee from here on: {gpus} GPUs of {flavor}", "good"),
+    ("job.promoted", ""): (
+        "Runs inside the guarantee from here on: {gpus} GPUs of {flavor}",
+        "good",
+    ),
     ("job.running", ""): ("Every member runs on {cluster}", "good"),
     ("job.stopping", "cancelled"): ("Cancelled; being stopped on {cluster}", "warn"),
     ("job.stopping", "held"): ("Held; being stopped on {cluster}", "warn"),

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from django.db.models import Q
 
-from kit.errors import NotFoundError
-from tenancy.models import Membership, Tenant, User
+from kit.errors import NotFoundError, PermissionDeniedError
+from tenancy.models import Membership, Role, Tenant, User
 from tenancy.selectors.access import visible_tenants
 
 
@@ -18,6 +18,23 @@ def visible_tenant(user: User, path: str) -> Tenant:
     tenant = None if "\0" in path else visible_tenants(user).filter(path=path).first()
     if tenant is None:
         raise NotFoundError("There is no such tenant, or you may not see it.")
+    return tenant
+
+
+def managed_tenant(user: User, path: str) -> Tenant:
+    """One tenant whose share the user may set: an admin's, or one below a tenant that they own.
+
+    Raises:
+        NotFoundError: there is none, or the user may not see it.
+        PermissionDeniedError: the user may see it only.
+    """
+    tenant = visible_tenant(user, path)
+    above = tenant.lineage[:-1]
+    owned = Membership.objects.filter(user=user, role=Role.OWNER, tenant__in=above)
+    if not user.is_superuser and not owned.exists():
+        raise PermissionDeniedError(
+            f"Only an admin, or an owner of a tenant above {path}, sets what it is owed."
+        )
     return tenant
 
 

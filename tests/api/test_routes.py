@@ -10,7 +10,7 @@ from django.urls.resolvers import RoutePattern
 
 from federation.models import Job
 from tenancy.api.endpoint import Endpoint
-from tenancy.permissions import CanRead, CanSubmit, IsAdmin, Public
+from tenancy.permissions import CanManage, CanRead, CanSubmit, IsAdmin, Public
 from tests.api.world import TEAM, UNKNOWN_ID, World, caller, problem
 
 METHODS = ("get", "post", "patch", "put", "delete")
@@ -64,7 +64,7 @@ def test_every_route_is_an_endpoint_whose_methods_declare_a_permission() -> None
         assert view is not None, route
         assert issubclass(view, Endpoint), route
     for route, method, handler in HANDLERS:
-        assert handler.permission in (CanRead, CanSubmit, IsAdmin), (route, method)
+        assert handler.permission in (CanRead, CanSubmit, CanManage, IsAdmin), (route, method)
         assert handler.permission is not Public
         if method != "get" and route != "tokens" and not route.startswith("tokens/"):
             assert handler.permission is not CanRead, (route, method)

@@ -110,7 +110,6 @@ def test_what_is_posted_never_moves(cut: int, metered: int, end: int) -> None:
     assert settled.reported_end_ms == end
 
 
-
 def test_ids_come_from_the_fact() -> None:
     other = uuid4()
     ids = {interval_id(ATTEMPT, 0, 0), interval_id(ATTEMPT, 0, 5), interval_id(other, 0, 0)}

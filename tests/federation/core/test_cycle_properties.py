@@ -195,9 +195,7 @@ def _could_start(facts: Snapshot, waiting: WaitingJob) -> bool:
     )  # fmt: skip
 
 
-def _quota_holds(
-    facts: Snapshot, waiting: WaitingJob, flavor: str, place: UUID, gpus: int
-) -> bool:
+def _quota_holds(facts: Snapshot, waiting: WaitingJob, flavor: str, place: UUID, gpus: int) -> bool:
     lineages = {t.id: t.lineage for t in facts.tenants}
     classes = ("guaranteed", "spot") if waiting.wanted_class == "auto" else (waiting.wanted_class,)
     return any(

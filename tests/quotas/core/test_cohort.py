@@ -150,6 +150,35 @@ def test_what_is_owed_agrees_with_the_definition(
     assert limits.hold(gpus) == is_owed(tenant, gpus, DEEP, owed, own)
 
 
+VISION, SPEECH, ROWLESS = (UUID(int=number) for number in (2, 3, 9))
+EXPLAINED = {**LINEAGES, ROWLESS: (ACME, ROWLESS)}
+
+
+@pytest.mark.parametrize(
+    ("uses", "vision", "speech"),
+    [
+        ([], 48, 40),
+        ([held(VISION, 24)], 24, 40),
+        ([held(VISION, 40)], 8, 24),
+        ([held(VISION, 48)], 0, 16),
+        ([held(SPEECH, 30), held(ROWLESS, 4)], 30, 6),
+    ],
+)
+def test_the_worked_numbers_of_the_explanation(uses: list[Use], vision: int, speech: int) -> None:
+    """`docs/explanation/quotas.md` has this table."""
+    rows = [row(ACME, 64), row(VISION, 24), row(SPEECH, 16)]
+    cohort = Cohort(rows, EXPLAINED, uses)
+    assert cohort.headroom(VISION, "h100", HERE, GUARANTEED).gpus == vision
+    assert cohort.headroom(SPEECH, "h100", HERE, GUARANTEED).gpus == speech
+
+
+@pytest.mark.parametrize(("uses", "idle"), [([], 40), ([held(BETA, 10)], 30)])
+def test_the_worked_numbers_of_what_is_lent(uses: list[Use], idle: int) -> None:
+    rows = [row(BETA, 32, on=HERE, lends=8), row(ACME, 0, on=HERE)]
+    assert idle_spot(rows, uses, idle) == 16
+    assert idle_spot(rows, uses, idle, BETA) is None
+
+
 TENANTS = st.sampled_from(list(LINEAGES))
 PLACES = st.sampled_from([HERE, THERE])
 

@@ -1,0 +1,124 @@
+"""Quotas over REST: set by who manages the tenant, read with what is used, refused in words."""
+
+from typing import Any
+
+import pytest
+
+from clusters.models import Flavor
+from quotas.models import Quota
+from quotas.services import set_quota
+from tenancy.models import Tenant
+from tests import make
+from tests.api.world import TEAM, World
+from tests.make import NOW
+
+BODY = {"flavor": "h100-sxm-80", "guaranteed": 32}
+
+
+def put(world: World, path: str = TEAM, caller: str = "ada", **body: Any) -> Any:
+    headers = {"if_match": body.pop("if_match")} if "if_match" in body else {}
+    return getattr(world, caller).call(
+        "PUT", f"/tenants/{path}/quotas", {**BODY, **body}, **headers
+    )
+
+
+def test_a_quota_is_set_read_and_taken_away(world: World) -> None:
+    world.bind(world.job())
+    answer = put(world, borrowing_limit=16, lending_limit=8, weight=2, why="q1", if_match='"0"')
+    assert (answer.status_code, answer.headers["ETag"]) == (200, '"1"')
+    row = answer.json()
+    assert row == {
+        "flavor": "h100-sxm-80", "cluster": None, "guaranteed": 32, "borrowing_limit": 16,
+        "lending_limit": 8, "weight": 2, "used": {"guaranteed": 32, "spot": 0}, "etag": '"1"',
+    }  # fmt: skip
+    assert world.vera.get(f"/tenants/{TEAM}/quotas").json()["items"] == [row]
+    assert put(world, guaranteed=0, if_match='"1"').json()["guaranteed"] == 0  # what runs goes on
+    address = f"/tenants/{TEAM}/quotas?flavor=h100-sxm-80"
+    assert world.ada.call("DELETE", address, if_match='"1"').status_code == 412
+    assert world.ada.call("DELETE", address, if_match='"2"').status_code == 204
+    assert world.ada.call("DELETE", address).status_code == 404
+
+
+def test_two_admins_at_once(world: World) -> None:
+    assert put(world, if_match='"0"').status_code == 200
+    assert put(world, guaranteed=64, if_match='"0"').status_code == 412
+    assert Quota.objects.get(tenant=world.team).guaranteed == 32
+
+
+def test_one_cluster(world: World) -> None:
+    row = put(world, cluster=world.cluster.name).json()
+    assert row["cluster"] == world.cluster.name
+    address = f"/tenants/{TEAM}/quotas?flavor=h100-sxm-80&cluster={world.cluster.name}"
+    assert world.ada.call("DELETE", address).status_code == 204
+
+
+def test_children_fit_in_their_parent(world: World) -> None:
+    assert put(world, "acme", guaranteed=40).status_code == 200
+    assert put(world).status_code == 200
+    make.tenant("acme/speech")
+    answer = put(world, "acme/speech", guaranteed=9)
+    assert (answer.status_code, answer.json()["code"]) == (409, "children_above_parent")
+    assert "acme/speech 9, acme/vision 32" in answer.json()["detail"] or (
+        "acme/vision 32, acme/speech 9" in answer.json()["detail"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("caller", "status"),
+    [("ada", 200), ("alice", 403), ("bob", 403), ("vera", 403), ("charlie", 404), ("nobody", 401)],
+)
+def test_who_may(world: World, caller: str, status: int) -> None:
+    """Alice owns the team itself: its share is for those above it to set."""
+    assert put(world, caller=caller).status_code == status
+
+
+def test_an_owner_shares_out_below(world: World) -> None:
+    make.tenant(f"{TEAM}/pretrain")
+    assert put(world, f"{TEAM}/pretrain", caller="alice").status_code == 200
+    assert put(world, guaranteed=8).status_code == 409  # pretrain alone is owed 32
+    assert put(world, guaranteed=32).status_code == 200
+    assert put(world, f"{TEAM}/pretrain", caller="alice", guaranteed=33).status_code == 409
+    assert put(world, f"{TEAM}/pretrain", caller="bob").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ({"guaranteed": -1}, ["/guaranteed"]),
+        ({"guaranteed": 10**12}, ["/guaranteed"]),
+        ({"guaranteed": "8"}, ["/guaranteed"]),
+        ({"guaranteed": None}, ["/guaranteed"]),
+        ({"borrowing_limit": -1, "weight": 0}, ["/borrowing_limit", "/weight"]),
+        ({"lending_limit": 33}, ["/lending_limit"]),
+        ({"flavor": "b200"}, ["/flavor"]),
+        ({"flavor": ["h100-sxm-80"]}, ["/flavor"]),
+        ({"flavor": "a100-sxm-80"}, ["/flavor"]),  # in the catalogue, on no cluster
+        ({"cluster": "nowhere"}, ["/cluster"]),
+        ({"cluster": 5}, ["/cluster"]),
+        ({"gpus": 5}, ["/gpus"]),
+        ({"why": "x" * 1001}, ["/why"]),
+        ({"why": 5}, ["/why"]),
+    ],
+)
+def test_bad_input_names_the_field_and_changes_nothing(
+    world: World, body: dict[str, Any], wrong: list[str]
+) -> None:
+    Flavor.objects.get_or_create(name="a100-sxm-80")
+    before = list(Quota.objects.values())
+    answer = put(world, **body)
+    assert answer.status_code == 422, answer.content
+    assert [problem["pointer"] for problem in answer.json()["errors"]] == wrong
+    assert list(Quota.objects.values()) == before
+
+
+def test_use_is_read_in_a_constant_number_of_queries(
+    world: World, django_assert_max_num_queries: Any
+) -> None:
+    flavor = Flavor.objects.get(name="h100-sxm-80")
+    for number in range(20):
+        child = make.tenant(f"{TEAM}/t{number}")
+        set_quota(actor=None, tenant=child, flavor=flavor, guaranteed=0, now=NOW)
+    put(world)
+    with django_assert_max_num_queries(8):
+        assert world.ada.get(f"/tenants/{TEAM}/quotas").status_code == 200
+    assert Tenant.objects.count() > 20
