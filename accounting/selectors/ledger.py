@@ -1,6 +1,6 @@
 """Reads of the ledger: its rows, whether it is whole, and what waits to be posted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -48,6 +48,16 @@ def backlog(*, now: datetime) -> Backlog:
     )
     lag = timedelta() if found["oldest"] is None else max(timedelta(), now - found["oldest"])
     return Backlog(found["open"], found["unposted"], found["missing"], found["due"], lag)
+
+
+def unsettled_jobs(jobs: Iterable[UUID]) -> set[UUID]:
+    """Those of the jobs (public ids) with usage that runs, is not posted, or awaits a correction."""
+    waits = (
+        Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms")) | Q(ended_ms__gt=F("reported_end_ms"))
+    )
+    return set(
+        UsageInterval.objects.filter(waits, job_id__in=jobs).values_list("job_id", flat=True)
+    )
 
 
 def transfer_page(
