@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+MOST_SKEW_MS = 2**31 - 1
+
 
 class NodeState(StrEnum):
     """Whether a node can take new work."""
@@ -85,6 +87,11 @@ class Run:
     gpus: int
     nodes: tuple[str, ...]
     state: GangState
+
+
+def clock_skew_ms(cluster_ms: int, our_ms: int) -> int:
+    """How far a cluster's clock is ahead of ours; 24 days either way is the most that is kept."""
+    return max(-MOST_SKEW_MS, min(cluster_ms - our_ms, MOST_SKEW_MS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,9 +111,15 @@ def cluster_clock_s(client: SlurmClient) -> int:
     """The controller's clock in whole seconds: slurmrestd sends no Date, but `diag` tells the time.
 
     It is asked first, so all that follows in an observation held at this time or later.
+
+    Raises:
+        BackendUnavailableError: no answer, or one without the time.
     """
     statistics = client.read("diag").body.get("statistics")
-    return number(statistics.get("req_time")) or 0 if isinstance(statistics, dict) else 0
+    told = number(statistics.get("req_time")) if isinstance(statistics, dict) else None
+    if not told:
+        raise BackendUnavailableError("its diag does not tell the time", code="unreadable")
+    return told
 
 
 def _history(
