@@ -38,8 +38,8 @@ def observe(
         BackendUnavailableError: the controller (or slurmrestd) does not answer.
     """
     cluster_s = cluster_clock_s(client)
-    raw_nodes = client.read("nodes").rows("nodes")
-    raw_jobs = client.read("jobs").rows("jobs")
+    raw_nodes = client.read("nodes").texts("nodes")
+    raw_jobs = client.read("jobs").texts("jobs")
     partitions = client.read("partitions").rows("partitions")
     reservations = client.read("reservations").rows("reservations")
     readings = _readings(client)
@@ -115,7 +115,7 @@ def cluster_clock_s(client: SlurmClient) -> int:
     Raises:
         BackendUnavailableError: no answer, or one without the time.
     """
-    statistics = client.read("diag").body.get("statistics")
+    statistics = client.read("diag").part("statistics")
     told = number(statistics.get("req_time")) if isinstance(statistics, dict) else None
     if not told:
         raise BackendUnavailableError("its diag does not tell the time", code="unreadable")

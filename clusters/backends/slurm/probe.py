@@ -24,7 +24,7 @@ def probe(client: SlurmClient, now_ms: int) -> ProbeReport:
     """Versions, rights, clock, capabilities. A cluster that cannot be reached is a finding, too."""
     try:
         dialect = client.dialect
-        diag = client.read("diag").body
+        meta = client.read("diag").part("meta") or {}
         skew = clock_skew_ms(cluster_clock_s(client) * 1000, now_ms)
         nodes = client.read("nodes").rows("nodes")
         partitions = client.read("partitions").rows("partitions")
@@ -43,11 +43,10 @@ def probe(client: SlurmClient, now_ms: int) -> ProbeReport:
         _clock(skew),
         *_fixed(can_drain=dialect.can_drain),
     )
-    return ProbeReport(_release(diag), dialect.api, skew, findings)
+    return ProbeReport(_release(meta), dialect.api, skew, findings)
 
 
-def _release(body: Json) -> str:
-    meta = body.get("meta") or {}
+def _release(meta: Json) -> str:
     told = meta.get("slurm") or meta.get("Slurm") or {}
     return str(told.get("release", ""))
 
