@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 MOST_SKEW_MS = 2**31 - 1
+ACCOUNTING_LAG_MS = 60_000  # what a cluster's accounting has not heard by then it never hears
 
 
 class NodeState(StrEnum):
@@ -98,7 +99,9 @@ def clock_skew_ms(cluster_ms: int, our_ms: int) -> int:
 class GangSeen:
     """One object on the backend that bears a fence of ours.
 
-    `pinned` are the nodes it was submitted for; it is not kept with the reading.
+    `runs` are all of its stays on nodes, unless not `is_whole`: earlier ones are not told yet, for
+    accounting is away or lags. `pinned` are the nodes it was submitted for; it is not kept with the
+    reading.
     """
 
     fence: str
@@ -115,6 +118,7 @@ class GangSeen:
     comment: str = ""
     runs: tuple[Run, ...] = ()
     pinned: tuple[str, ...] = ()
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,7 @@ def _differs(attempt: Attempt, verdict: Verdict) -> bool:
                 attempt.backend_state != seen.state
                 or attempt.backend_reason != seen.reason
                 or attempt.backend_id != seen.backend_id
-                or attempt.runs != _told_runs(verdict)
+                or (verdict.is_whole and attempt.runs != _told_runs(verdict))
             )
         )
     )
@@ -183,10 +183,14 @@ def _nodes_of(step: Step) -> Sequence[str]:
 
 
 def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
-    """Tells every run; what accounting refuses is not marked as told, so it is told again."""
+    """Tells every run; what accounting refuses is not marked as told, so it is told again.
+
+    Where earlier runs are missing nothing is told: the next would overlap what still counts as open.
+    """
     facts = [
         fact
         for step in steps
+        if step.verdict.is_whole
         for fact in run_facts(
             step.job,
             step.attempt,
@@ -207,7 +211,7 @@ def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
     for step in steps:
         if step.attempt.id in refused:
             logger.error("usage of %s refused: %s", step.attempt.fence, result.why)
-        else:
+        elif step.verdict.is_whole:
             step.attempt.runs = _told_runs(step.verdict)
 
 
