@@ -79,7 +79,13 @@ class Environment:
 
 # Read by test and demo scripts, not by the service.
 OTHER_VARIABLES = frozenset(
-    {"MUSTER_LIVE_SLURM", "MUSTER_KILL_SECONDS", "MUSTER_JOB_TOKEN", "MUSTER_TRACES"}
+    {
+        "MUSTER_LIVE_SLURM",
+        "MUSTER_KILL_SECONDS",
+        "MUSTER_KILL_SEED",
+        "MUSTER_JOB_TOKEN",
+        "MUSTER_TRACES",
+    }
 )
 LOG_FORMATS = ("text", "json")
 UNPREFIXED = ("database_url", "database_direct_url", "redis_url")
