@@ -19,10 +19,10 @@ from starlette.types import ASGIApp
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 django.setup()
 
-from config.stream import Pace, Stream, StreamUnavailableError, answer  # noqa: E402
+from config.stream import Pace, Stream, answer  # noqa: E402
 from config.stream_feed import Feed  # noqa: E402
 from config.stream_proxy import Proxy  # noqa: E402
-from kit.errors import NotFoundError  # noqa: E402
+from kit.errors import NotFoundError, StreamUnavailableError  # noqa: E402
 
 EVENTS = "/api/v1/events"
 

@@ -46,6 +46,7 @@ app.conf.update(
         "federation.tasks.observe_all": {"queue": "observe"},
         "accounting.tasks.*": {"queue": "accounting"},
         "tenancy.tasks.*": {"queue": "accounting"},
+        "federation.tasks.prune": {"queue": "accounting"},
     },
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
@@ -85,6 +86,11 @@ app.conf.update(
             for queue in QUEUES
         },
         "prune": {"task": "tenancy.tasks.prune", "schedule": 3600.0, "options": {"expires": 600}},
+        "prune-jobs": {
+            "task": "federation.tasks.prune",
+            "schedule": 3600.0,
+            "options": {"expires": 600},
+        },
     },
 )
 app.autodiscover_tasks(["tenancy", "clusters", "accounting", "federation"])

@@ -39,6 +39,8 @@ class Environment:
         rate_tenant_jobs: most jobs a minute submitted to one tenant; 0 = no limit.
         keep_events_days: how long events are kept, at least; at most a month longer.
         keep_decisions_days: the same of the arbiter's decisions.
+        keep_orders_days: how long answered orders are kept; 0 = for ever.
+        keep_jobs_days: how long jobs that ended are kept, with their attempts; 0 = for ever.
         arbiter_interval_ms: longest sleep between two cycles.
         lease_ms: life of a dispatch or observe lease; its holder renews it at a third of that.
         observe_interval_ms: how old an observation may be before the cluster is read again.
@@ -65,6 +67,8 @@ class Environment:
     rate_tenant_jobs: int = 60_000
     keep_events_days: int = 90
     keep_decisions_days: int = 90
+    keep_orders_days: int = 30
+    keep_jobs_days: int = 0
     arbiter_interval_ms: int = 1_000
     lease_ms: int = 15_000
     observe_interval_ms: int = 2_000
@@ -75,7 +79,13 @@ class Environment:
 
 # Read by test and demo scripts, not by the service.
 OTHER_VARIABLES = frozenset(
-    {"MUSTER_LIVE_SLURM", "MUSTER_KILL_SECONDS", "MUSTER_JOB_TOKEN", "MUSTER_TRACES"}
+    {
+        "MUSTER_LIVE_SLURM",
+        "MUSTER_KILL_SECONDS",
+        "MUSTER_KILL_SEED",
+        "MUSTER_JOB_TOKEN",
+        "MUSTER_TRACES",
+    }
 )
 LOG_FORMATS = ("text", "json")
 UNPREFIXED = ("database_url", "database_direct_url", "redis_url")
@@ -139,7 +149,10 @@ def _refuse_out_of_range(settings: Environment) -> None:
     for name in ("keep_events_days", "keep_decisions_days"):
         if getattr(settings, name) < 1:
             raise BadEnvironmentError(f"{_variable(name)} is at least 1.")
-    for name in ("rate_reads", "rate_writes", "rate_tenant_jobs"):
+    for name in (
+        *("rate_reads", "rate_writes", "rate_tenant_jobs"),
+        *("keep_orders_days", "keep_jobs_days"),
+    ):
         if getattr(settings, name) < 0:
             raise BadEnvironmentError(f"{_variable(name)} is 0 (no limit) or more.")
 

@@ -16,6 +16,7 @@ from federation.core.lifecycle import JobState
 from federation.models import ArbiterTerm, Job
 from federation.models.jobs import ACTIVE, WAITING
 from federation.selectors.standings import Standing, standings
+from tenancy.services.limits import limits_are_off
 
 
 class Scrape(Collector):
@@ -37,6 +38,11 @@ class Scrape(Collector):
         yield from self._outbox(rows)
         yield from self._cases(rows)
         yield from self._ledger()
+        yield GaugeMetricFamily(
+            "muster_rate_limits_off",
+            "1 while limits are set and Valkey, which holds the buckets, does not answer.",
+            value=int(limits_are_off()),
+        )
 
     def _age(self, moment: datetime | None) -> float:
         return -1.0 if moment is None else max(0.0, (self._now - moment).total_seconds())

@@ -31,6 +31,7 @@ from kit.errors import (
     MusterError,
     NotAuthenticatedError,
     PermissionDeniedError,
+    StreamUnavailableError,
     UnknownParameterError,
 )
 from kit.pagination import refuse_unknown
@@ -44,12 +45,6 @@ HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 RETRY_MS = 2_000
-
-
-class StreamUnavailableError(MusterError):
-    """The event table cannot be read now."""
-
-    code, status, title = "stream_unavailable", 503, "The event stream is not to be had now"
 
 
 @dataclass(frozen=True, slots=True)

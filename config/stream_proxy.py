@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
 from config.stream import answer
-from kit.errors import MusterError
+from kit.errors import WebAwayError
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -24,12 +24,6 @@ HOP_BY_HOP = frozenset(
 FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"})
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 CONNECTIONS = httpx.Limits(max_connections=200, max_keepalive_connections=20, keepalive_expiry=1.0)
-
-
-class WebAwayError(MusterError):
-    """The web process does not answer."""
-
-    code, status, title = "web_away", 502, "The web process is away"
 
 
 def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

@@ -22,6 +22,7 @@ from clusters.services.deliver import deliver
 from clusters.services.observe import observe as read_cluster
 from federation.selectors.attempts import fences_to_look_up
 from federation.services.reconcile import reconcile_cluster
+from federation.services.retention import prune_jobs, prune_orders
 from kit.aside import Aside
 
 LONGEST_ROUND = timedelta(seconds=20)
@@ -96,3 +97,11 @@ def observe_all(**_: object) -> None:
     interval = timedelta(milliseconds=settings.ENVIRONMENT.observe_interval_ms)
     for cluster_id in clusters_to_observe(timezone.now(), interval):
         observe.apply_async((str(cluster_id),), queue="observe", expires=EXPIRES_S)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=600, soft_time_limit=500)
+def prune(**_: object) -> None:
+    """Deletes orders and jobs past their retention. Who is stopped goes on next time."""
+    now = timezone.now()
+    prune_orders(keep_days=settings.ENVIRONMENT.keep_orders_days, now=now)
+    prune_jobs(keep_days=settings.ENVIRONMENT.keep_jobs_days, now=now)

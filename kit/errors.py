@@ -128,3 +128,19 @@ class InternalError(MusterError):
     """A fault of ours. The detail never says more than the id under which it was logged."""
 
     code, status, title = "internal_error", 500, "Internal error"
+
+
+# Raised in the front process. They are declared here because `web` tells what a code means, and
+# does not load the front's code.
+
+
+class StreamUnavailableError(MusterError):
+    """The event table cannot be read now."""
+
+    code, status, title = "stream_unavailable", 503, "The event stream is not to be had now"
+
+
+class WebAwayError(MusterError):
+    """The web process does not answer."""
+
+    code, status, title = "web_away", 502, "The web process is away"

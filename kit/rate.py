@@ -133,6 +133,14 @@ class Limiter:
         self._keep(bucket, _Share(rest, now_s + SHARE_LIFE_S, wait_s, left))
         return Verdict(True, bucket, wait_s, left + rest)
 
+    def is_off(self) -> bool:
+        """Whether Valkey does not answer, so that nothing is limited; asks it."""
+        try:
+            self._client.ping()
+        except RedisError:
+            return True
+        return False
+
     def _take(self, bucket: Bucket, cost: int) -> tuple[int, int, int]:
         words = (bucket.key, str(bucket.limit), str(max(bucket.share, cost)), str(cost))
         answer: Any

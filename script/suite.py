@@ -13,6 +13,8 @@ from script.state import new_secrets
 from script.supervisor import Program, Supervisor
 
 EVERYDAY = "not live and not soak and not benchmark"
+# A file is one worker's, so what its tests share is made once; tests/conftest.py has the order.
+WORKERS = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 NO_TESTS = 5  # pytest's exit code when nothing was collected
 # A killed server must keep what it promised to keep: tests kill it.
 POSTGRES = {
@@ -152,7 +154,7 @@ class Suite:
             self._report.not_run["browser tests"] = missing
         arguments = [*given]
         if not any(word.startswith(("-n", "--numprocesses")) for word in given):
-            arguments = ["-n", "auto", "--dist", "loadgroup", *arguments]
+            arguments = [*WORKERS, *arguments]
         if not any(word.startswith("-m") for word in given):
             arguments = ["-m", marks, *arguments]
         await self._pytest("everyday", arguments)

@@ -62,6 +62,7 @@ class Stack:
 
     directory: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    roots: Mapping[str, Path] = field(default_factory=dict)  # of processes of another release
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class Stack:
             with (self.directory / f"{name}.log").open("ab") as log:
                 self.running[name] = subprocess.Popen(  # noqa: S603 - our own processes
                     self._commands[name],
-                    cwd=ROOT,
+                    cwd=self.roots.get(name, ROOT),
                     env=env,
                     stdout=log,
                     stderr=subprocess.STDOUT,

@@ -1,6 +1,6 @@
 """Reads of the ledger: its rows, whether it is whole, and what waits to be posted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db.models import Count, F, Min, Q, Sum
 
 from accounting.core.posting import Batch as SealedBatch
-from accounting.core.posting import LedgerFault, verify
+from accounting.core.posting import LedgerFault, revenue_account, tenant_account, verify
 from accounting.models import Adjustment, Batch, Transfer, UsageInterval, UsageRecord
 from kit.intervals import to_ms
 from tenancy.models import Tenant, User
@@ -48,6 +48,16 @@ def backlog(*, now: datetime) -> Backlog:
     )
     lag = timedelta() if found["oldest"] is None else max(timedelta(), now - found["oldest"])
     return Backlog(found["open"], found["unposted"], found["missing"], found["due"], lag)
+
+
+def unsettled_jobs(jobs: Iterable[UUID]) -> set[UUID]:
+    """Those of the jobs (public ids) with usage that runs, is not posted, or awaits a correction."""
+    waits = (
+        Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms")) | Q(ended_ms__gt=F("reported_end_ms"))
+    )
+    return set(
+        UsageInterval.objects.filter(waits, job_id__in=jobs).values_list("job_id", flat=True)
+    )
 
 
 def transfer_page(
@@ -133,6 +143,27 @@ def verify_ledger() -> LedgerFault | None:
     if odd is not None:
         return LedgerFault(odd.seq, "its rows do not add up to the count and total it states")
     return verify(_sealed_batches())
+
+
+def odd_rows(seq: int) -> list[UUID]:
+    """Transfers of a batch that are not what their usage record says, by id.
+
+    A fault of the chain tells the batch. Which row was changed shows where two tables differ.
+    """
+    rows = Transfer.objects.filter(batch=seq, record__isnull=False).order_by("id")
+    return [row.id for row in rows.select_related("record__interval") if not _is_as_recorded(row)]
+
+
+def _is_as_recorded(row: Transfer) -> bool:
+    record = row.record
+    assert record is not None  # noqa: S101 - asked for
+    interval = record.interval
+    return (row.debit, row.credit, row.amount_nano, row.currency) == (
+        tenant_account(interval.tenant_id),
+        revenue_account(interval.cluster_id, record.service_class),
+        record.amount_nano,
+        record.currency,
+    )
 
 
 def last_seal() -> tuple[int, str] | None:

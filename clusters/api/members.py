@@ -29,6 +29,7 @@ from tenancy.api.endpoint import (
     TRUTH,
     Endpoint,
     answer_creating,
+    answer_kept,
     clock,
     etag,
     fields_of,
@@ -88,6 +89,9 @@ class Clusters(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """It is probed first; what keeps it from joining is told with the fix (or `force` it)."""
+        kept = answer_kept(request, "join_cluster")
+        if kept is not None:
+            return kept
         user, joining = user_of(request), parse_joining(fields_of(request, FIELDS))
         if "Idempotency-Key" not in request.headers:
             refuse_taken(joining.name)

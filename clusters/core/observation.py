@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+MOST_SKEW_MS = 2**31 - 1
+ACCOUNTING_LAG_MS = 60_000  # what a cluster's accounting has not heard by then it never hears
+
 
 class NodeState(StrEnum):
     """Whether a node can take new work."""
@@ -87,11 +90,18 @@ class Run:
     state: GangState
 
 
+def clock_skew_ms(cluster_ms: int, our_ms: int) -> int:
+    """How far a cluster's clock is ahead of ours; 24 days either way is the most that is kept."""
+    return max(-MOST_SKEW_MS, min(cluster_ms - our_ms, MOST_SKEW_MS))
+
+
 @dataclass(frozen=True, slots=True)
 class GangSeen:
     """One object on the backend that bears a fence of ours.
 
-    `pinned` are the nodes it was submitted for; it is not kept with the reading.
+    `runs` are all of its stays on nodes, unless not `is_whole`: earlier ones are not told yet, for
+    accounting is away or lags. `pinned` are the nodes it was submitted for; it is not kept with the
+    reading.
     """
 
     fence: str
@@ -108,6 +118,7 @@ class GangSeen:
     comment: str = ""
     runs: tuple[Run, ...] = ()
     pinned: tuple[str, ...] = ()
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

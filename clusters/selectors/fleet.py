@@ -111,6 +111,18 @@ def cluster_named(name: str) -> Cluster:
     return cluster
 
 
+def locked_member(cluster: Cluster) -> Cluster:
+    """The row of a member, locked until the transaction ends. Orders may refer to it meanwhile.
+
+    Raises:
+        NotFoundError: it left since the caller looked.
+    """
+    held = Cluster.objects.select_for_update(no_key=True).filter(pk=cluster.pk).first()
+    if held is None:
+        raise NotFoundError(f"The cluster {cluster.name} has left.")
+    return held
+
+
 def cluster_page(user: User, *, after: str | None, limit: int) -> list[ClusterUse]:
     """At most `limit` + 1 clusters in order of their names. 5 queries."""
     rows = Cluster.objects.order_by("name").defer("secret")

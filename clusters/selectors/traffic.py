@@ -75,7 +75,8 @@ def outbox_depths() -> list[Any]:
 
 def gang_to_json(gang: GangSeen) -> dict[str, object]:
     """The stored form of a gang that was seen."""
-    return {
+    lacking = {} if gang.is_whole else {"is_whole": False}
+    return lacking | {
         "fence": gang.fence,
         "backend_id": gang.backend_id,
         "state": gang.state.value,

@@ -17,6 +17,7 @@ from clusters.core import configuration as rules
 from clusters.core.options import option_problems
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Flavor
 from clusters.selectors.connection import configuration_etag, configuration_of
+from clusters.selectors.fleet import locked_member
 from clusters.services.fleet import close_breaker
 from kit.crypto import encrypt
 from kit.errors import ConflictError, FieldProblem, InvalidContentError, StaleWriteError
@@ -136,8 +137,9 @@ def update_cluster(
     Raises:
         InvalidContentError: names every field that is wrong or cannot be changed.
         StaleWriteError: somebody changed the configuration since.
+        NotFoundError: it left since the caller looked.
     """
-    held = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    held = locked_member(cluster)
     if expected_etag not in (None, configuration_etag(held)):
         raise StaleWriteError(
             f"The configuration of {held.name} was changed since you read it; read it again."
@@ -178,8 +180,10 @@ def set_secret(*, actor: User | None, cluster: Cluster, secret: bytes, now: date
 
     Raises:
         InvalidContentError: the secret is empty or too long.
+        NotFoundError: it left since the caller looked.
     """
     refuse(secret_problems(secret))
+    locked_member(cluster)
     cipher = encrypt(secret, settings.ENVIRONMENT.encryption_keys)
     Cluster.objects.filter(pk=cluster.pk).update(secret=cipher, revision=F("revision") + 1)
     close_breaker(cluster_id=cluster.pk, now=now)

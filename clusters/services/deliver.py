@@ -91,7 +91,7 @@ def deliver(
     """Delivers what is due to one cluster, at most for `longest`; the number of calls made.
 
     `calls_at_once` holds unless the cluster has a limit of its own. Returns 0 at once when somebody
-    else holds the lease. A cluster that does not answer ends the round and trips the breaker
+    else holds the lease, or when the cluster has left. A cluster that does not answer ends the round and trips the breaker
     (`clusters.services.lease.back_off`); one that asks for patience ends the round for so long.
     """
     kind = Lease.Kind.DISPATCH
@@ -99,7 +99,9 @@ def deliver(
     epoch = lease.take(cluster_id=cluster_id, kind=kind, holder=holder, life=life, now=started)
     if epoch is None:
         return 0
-    cluster = Cluster.objects.get(id=cluster_id)
+    cluster = Cluster.objects.filter(id=cluster_id).first()
+    if cluster is None:  # it left just now
+        return 0
     at_once = cluster.calls_at_once or calls_at_once
     gate = Gate(at_once, cluster.calls_per_s)
     window = at_once * WINDOW if at_once > 1 else 1

@@ -6,6 +6,7 @@ from uuid import UUID
 from django.db import transaction
 
 from clusters.models import Cluster, Lease
+from clusters.selectors.fleet import locked_member
 from clusters.services.lease import BACKOFF_CAP
 from tenancy.models import User
 from tenancy.services.records import Change, ring, write_audit, write_events
@@ -29,11 +30,12 @@ def set_state(
 
     Raises:
         ValueError: GONE, which is what `federation.services.life` ends with.
+        NotFoundError: it left since the caller looked.
     """
     action = _ACTIONS.get(state)
     if action is None:
         raise ValueError(f"nobody sets the state {state}")
-    held = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    held = locked_member(cluster)
     before = {"state": held.state, "leave_plan": held.leave_plan}
     after = {"state": state.value, "leave_plan": ""}
     if before == after or (held.state == state == Cluster.State.CUT_OFF):

@@ -13,7 +13,8 @@ REST_CAP = timedelta(minutes=5)
 
 _TAKE = """
 INSERT INTO clusters_lease (cluster_id, kind, holder, epoch, expires_at, failures)
-VALUES (%(cluster)s, %(kind)s, %(holder)s, 1, %(until)s, 0)
+SELECT id, %(kind)s, %(holder)s, 1, %(until)s, 0
+FROM clusters_cluster WHERE id = %(cluster)s AND state <> 'gone'
 ON CONFLICT (cluster_id, kind) DO UPDATE
 SET holder = excluded.holder, epoch = clusters_lease.epoch + 1, expires_at = excluded.expires_at
 WHERE clusters_lease.expires_at <= %(now)s
@@ -24,7 +25,10 @@ RETURNING epoch
 def take(
     *, cluster_id: UUID, kind: Lease.Kind, holder: str, life: timedelta, now: datetime
 ) -> int | None:
-    """Takes the lease when it is free; its new epoch, or None when somebody holds it."""
+    """Takes the lease when it is free; its new epoch, or None when somebody holds it.
+
+    None, too, when the cluster is no member any more.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
             _TAKE,

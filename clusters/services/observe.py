@@ -12,7 +12,7 @@ from django.db.models import F
 
 from clusters.backends import connect
 from clusters.core.backend import BackendError
-from clusters.core.observation import NodeSeen
+from clusters.core.observation import NodeSeen, clock_skew_ms
 from clusters.core.observation import Observation as Seen
 from clusters.models import Cluster, Lease, Node, Observation
 from clusters.selectors.connection import connection_of
@@ -47,7 +47,8 @@ def observe(
     life: timedelta,
     clock: Callable[[], datetime],
 ) -> bool:
-    """One reading of a cluster; whether there is one. False when another worker reads it.
+    """One reading of a cluster; whether there is one. False when another worker reads it, or when
+    the cluster left.
 
     A cluster that does not answer changes nothing but `failing_since`, and the breaker opens.
     """
@@ -56,7 +57,9 @@ def observe(
     epoch = lease.take(cluster_id=cluster_id, kind=kind, holder=holder, life=life, now=begun)
     if epoch is None:
         return False
-    cluster = Cluster.objects.get(id=cluster_id)
+    cluster = Cluster.objects.filter(id=cluster_id).first()
+    if cluster is None:  # it left just now
+        return False
     try:
         with closing(connect(cluster.backend, connection_of(cluster))) as backend:
             seen = backend.observe(to_ms(begun), fences)
@@ -70,9 +73,9 @@ def observe(
             lease.rest(cluster_id=cluster_id, kind=kind, epoch=epoch, until=now + pause)
         return False
     now = clock()
-    store(cluster_id=cluster_id, seen=seen, now=now)
+    is_stored = store(cluster_id=cluster_id, seen=seen, now=now)
     lease.give_back(cluster_id=cluster_id, kind=kind, epoch=epoch, now=now)
-    return True
+    return is_stored
 
 
 @transaction.atomic
@@ -88,16 +91,20 @@ def _store_failure(*, cluster: Cluster, words: str, now: datetime) -> None:
 
 
 @transaction.atomic
-def store(*, cluster_id: UUID, seen: Seen, now: datetime) -> None:
+def store(*, cluster_id: UUID, seen: Seen, now: datetime) -> bool:
     """Stores a reading unless a newer one is there; only rows that changed are written.
+
+    False when the cluster left meanwhile: nothing is kept of it.
 
     `Cluster.revision` rises only when capacity changed, so that a plan made on the reading before
     stays good when nothing of it moved.
     """
-    cluster = Cluster.objects.select_for_update(no_key=True).get(id=cluster_id)
+    cluster = Cluster.objects.select_for_update(no_key=True).filter(id=cluster_id).first()
+    if cluster is None:
+        return False
     stored = Observation.objects.filter(cluster=cluster).first()
     if stored and to_ms(stored.begun_at) >= seen.begun_ms:
-        return
+        return True
     changed = _store_nodes(cluster, seen)
     reservations = [
         [r.name, list(r.nodes), r.start_ms, r.end_ms, r.is_maintenance] for r in seen.reservations
@@ -108,7 +115,7 @@ def store(*, cluster_id: UUID, seen: Seen, now: datetime) -> None:
     was_silent = cluster.failing_since is not None
     Cluster.objects.filter(id=cluster_id).update(
         last_seen_at=now,
-        clock_skew_ms=seen.cluster_ms - seen.begun_ms,
+        clock_skew_ms=clock_skew_ms(seen.cluster_ms, seen.begun_ms),
         failing_since=None,
         failure="",
         revision=F("revision") + (1 if changed or was_silent else 0),
@@ -117,6 +124,7 @@ def store(*, cluster_id: UUID, seen: Seen, now: datetime) -> None:
         write_events(changes=[Change("cluster.answers", cluster.name, None, "seen")], now=now)
     if changed or was_silent:
         ring()
+    return True
 
 
 def _facts(node: NodeSeen, seen: Seen) -> dict[str, Any]:

@@ -27,6 +27,7 @@ FOR_EVER = datetime(9999, 1, 1, tzinfo=UTC)
 # Clocks and lags: what ended a little before the last reading may not have been in it.
 MARGIN = timedelta(hours=1)
 LONGEST = timedelta(days=60)
+LEFT = "it left meanwhile; run this again"
 
 _HOLD = """
 INSERT INTO clusters_lease (cluster_id, kind, holder, epoch, expires_at, failures)
@@ -86,7 +87,9 @@ def recall(*, cluster_id: UUID, clock: Callable[[], datetime]) -> Recalled:
 
     It stays unseen to the arbiter: nothing may be bound before all clusters were asked.
     """
-    cluster = Cluster.objects.get(id=cluster_id)
+    cluster = Cluster.everything.get(id=cluster_id)
+    if cluster.state == Cluster.State.GONE:
+        return Recalled(cluster_id, cluster.name, LEFT)
     since_ms = _since_ms(cluster_id)
     begun = clock()
     try:
@@ -95,7 +98,8 @@ def recall(*, cluster_id: UUID, clock: Callable[[], datetime]) -> Recalled:
     except (BackendError, UndecryptableError) as error:
         return Recalled(cluster_id, cluster.name, str(error))
     with transaction.atomic():
-        store(cluster_id=cluster_id, seen=_with_pinned(seen), now=clock())
+        if not store(cluster_id=cluster_id, seen=_with_pinned(seen), now=clock()):
+            return Recalled(cluster_id, cluster.name, LEFT)
         Cluster.objects.filter(id=cluster_id).update(last_seen_at=None)
     missing = "" if seen.accounting_answered else "its accounting does not answer"
     return Recalled(cluster_id, cluster.name, missing)

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from uuid import UUID
 
-from clusters.core.observation import GangSeen, GangState, Run
+from clusters.core.observation import ACCOUNTING_LAG_MS, GangSeen, GangState, Run
 from federation.core.lifecycle import JobState
-
-ACCOUNTING_LAG_MS = 60_000
 
 
 class Phase(StrEnum):
@@ -100,6 +98,7 @@ class Reading:
 class Verdict:
     """What an attempt is now. `seen` is the object that counts; `runs` every stay on nodes.
 
+    Not `is_whole`: runs before those are still to be told, so what was told of them stands.
     `abort` asks for a cancel with that cause; `converge` for the submit order once more, which
     cancels duplicates there and releases what is held.
     """
@@ -112,6 +111,7 @@ class Verdict:
     abort: Cause | None = None
     converge: bool = False
     words: str = ""
+    is_whole: bool = True
 
 
 def judge(
@@ -127,6 +127,8 @@ def judge(
     if seen is None:
         return _absent(attempt, reading, accepted_ms)
     runs = _runs(objects)
+    if not all(found.is_whole for found in objects):
+        return _unwhole(attempt, seen, runs, accepted_ms)
     if seen.state.is_final:
         cause = _ENDS[seen.state]
         if cause is Cause.CANCELLED_THERE and attempt.stop_cause:
@@ -190,6 +192,21 @@ def _absent(attempt: OpenAttempt, reading: Reading | None, accepted_ms: int | No
     if attempt.phase is Phase.LOST or attempt.stop_cause:
         phase = attempt.phase if attempt.phase is Phase.LOST else Phase.STOPPING
     return Verdict(phase, accepted_ms, None)
+
+
+def _unwhole(
+    attempt: OpenAttempt, seen: GangSeen, runs: tuple[Run, ...], accepted_ms: int | None
+) -> Verdict:
+    """A requeued job whose earlier runs accounting has not told yet.
+
+    It does not end before, for nobody would ask for them again; nor is it too late to start, for
+    that counts from the end of the last run.
+    """
+    waits = seen.state in {GangState.PENDING, GangState.HELD}
+    phase = Phase.PENDING if waits else Phase.RUNNING
+    if attempt.stop_cause:
+        phase = Phase.STOPPING
+    return Verdict(phase, accepted_ms, seen, runs, words=seen.reason, is_whole=False)
 
 
 def _left_open(
@@ -279,7 +296,7 @@ def forgotten_runs(
     Only where it says something else instead: another run, or that all is over. Bills go by its
     accounting, so they end where they began; should one turn up again, its real end counts.
     """
-    if not verdict.runs and verdict.phase is not Phase.ENDED:
+    if not verdict.is_whole or (not verdict.runs and verdict.phase is not Phase.ENDED):
         return ()
     known = {run.start_ms for run in verdict.runs}
     return tuple(

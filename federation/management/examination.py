@@ -16,6 +16,7 @@ from accounting.models import Batch, Transfer
 from clusters.models import Cluster, Lease
 from clusters.selectors.connection import connection_of
 from clusters.selectors.traffic import outbox_depths
+from clusters.services.recall import is_held
 from federation.models import ArbiterTerm
 from kit.crypto import UndecryptableError
 from kit.findings import Finding, Level, graded
@@ -181,6 +182,16 @@ def _troubles(
     if not getattr(cluster, "people", 0):
         words = "nobody has an account there, so nothing can be bound to it"
         yield Level.WARNING, words, f"{page}: accounts."
+
+
+def recovery(visit: Visit) -> Iterator[Finding]:
+    """Whether everything is stopped because a recovery after a restore is not finished."""
+    if is_held():
+        words = "one is under way: nothing is decided or forwarded, no cluster is read"
+        fix = "Run: manage.py recover. It goes on where it was; docs/how-to/backup-and-restore.md."
+        yield Finding("recovery", Level.WARNING, words, fix)
+    else:
+        yield Finding("recovery", Level.OK, "none is under way")
 
 
 def outbox(visit: Visit) -> Iterator[Finding]:

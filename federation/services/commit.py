@@ -87,23 +87,40 @@ def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> C
     orders: list[_Order] = []
     stale: list[dict[str, str | int]] = []
     if plan.bindings:
-        with transaction.atomic():
-            _require_epoch(epoch)
-            facts = _lock_facts(plan)
-            orders, stale = _sort_out(plan, facts)
-            _write_orders(orders, now)
-            _write_decision(plan, orders, stale, epoch=epoch, now=now, took_ms=took_ms)
-    promoted = 0
-    if plan.promotions:
-        with transaction.atomic():
-            _require_epoch(epoch)
-            promoted = promote(plan=plan, now=now)
-    with transaction.atomic():
-        _require_epoch(epoch)
-        told = write_reasons(plan=plan)
-        _write_queue(plan, now)
+        orders, stale = _bind(plan, epoch=epoch, now=now, took_ms=took_ms)
+    promoted = _promote(plan, epoch=epoch, now=now) if plan.promotions else 0
+    told = _tell(plan, epoch=epoch, now=now)
     clusters = tuple(sorted({order.binding.cluster for order in orders}))
     return Committed(len(orders), len(stale), told, clusters, promoted)
+
+
+@transaction.atomic
+def _bind(
+    plan: Plan, *, epoch: int, now: datetime, took_ms: int
+) -> tuple[list[_Order], list[dict[str, str | int]]]:
+    """Writes the bindings that still hold; they, and the stale ones with what changed."""
+    _require_epoch(epoch)
+    facts = _lock_facts(plan)
+    orders, stale = _sort_out(plan, facts)
+    _write_orders(orders, now)
+    _write_decision(plan, orders, stale, epoch=epoch, now=now, took_ms=took_ms)
+    return orders, stale
+
+
+@transaction.atomic
+def _promote(plan: Plan, *, epoch: int, now: datetime) -> int:
+    """Writes the promotions that still hold; how many."""
+    _require_epoch(epoch)
+    return promote(plan=plan, now=now)
+
+
+@transaction.atomic
+def _tell(plan: Plan, *, epoch: int, now: datetime) -> int:
+    """Writes the reasons that changed and the order of the queue; how many jobs were told."""
+    _require_epoch(epoch)
+    told = write_reasons(plan=plan)
+    _write_queue(plan, now)
+    return told
 
 
 def _require_epoch(epoch: int) -> None:

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from accounting.services.usage import record_runs
 from clusters.models import Cluster, Command, Node, Observation
+from clusters.selectors.fleet import locked_member
 from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.rebuilt import forgotten
@@ -51,7 +52,7 @@ def leave_cluster(
         ClusterInUseError: attempts live there and no plan is given.
     """
     _refuse_plan(plan, why)
-    held = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+    held = locked_member(cluster)
     alive = living(held.id)
     if alive and plan is None:
         raise _in_use(held, alive)

@@ -68,7 +68,7 @@ def book_orphans(*, orphans: Iterable[Found], now: datetime) -> list[Adjustment]
 def _lost(orphans: Iterable[Found]) -> Iterator[Lost]:
     for found in orphans:
         account = found.chief.account
-        cluster = Cluster.objects.get(id=found.cluster)
+        cluster = Cluster.everything.get(id=found.cluster)
         tenant = _tenant_of(cluster, account)
         runs = [run for seen in found.objects for run in seen.runs]
         for run in runs if tenant else ():

@@ -12,7 +12,7 @@ from accounting.core.runs import Told
 from accounting.services.usage import record_runs
 from clusters.core.domains import shared_tier
 from clusters.models import Command, Node
-from clusters.services.orders import order_cancel
+from clusters.services.orders import order_cancel, order_orphan_ends, orphan_key
 from federation.core.lifecycle import JobState
 from federation.core.reconciliation import (
     After,
@@ -150,7 +150,7 @@ def _differs(attempt: Attempt, verdict: Verdict) -> bool:
                 attempt.backend_state != seen.state
                 or attempt.backend_reason != seen.reason
                 or attempt.backend_id != seen.backend_id
-                or attempt.runs != _told_runs(verdict)
+                or (verdict.is_whole and attempt.runs != _told_runs(verdict))
             )
         )
     )
@@ -183,10 +183,14 @@ def _nodes_of(step: Step) -> Sequence[str]:
 
 
 def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
-    """Tells every run; what accounting refuses is not marked as told, so it is told again."""
+    """Tells every run; what accounting refuses is not marked as told, so it is told again.
+
+    Where earlier runs are missing nothing is told: the next would overlap what still counts as open.
+    """
     facts = [
         fact
         for step in steps
+        if step.verdict.is_whole
         for fact in run_facts(
             step.job,
             step.attempt,
@@ -207,7 +211,7 @@ def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
     for step in steps:
         if step.attempt.id in refused:
             logger.error("usage of %s refused: %s", step.attempt.fence, result.why)
-        else:
+        elif step.verdict.is_whole:
             step.attempt.runs = _told_runs(step.verdict)
 
 
@@ -353,21 +357,24 @@ def _orphans(cluster_id: UUID, last: LastReading) -> list[tuple[str, str]]:
     A fence that we do not know at all is somebody else's, or an older database's: untouched.
     """
     alive = {
-        fence: found[0].account
+        (fence, seen.account)
         for fence, objects in last.objects.items()
-        if (found := [seen for seen in objects if not seen.state.is_final])
+        for seen in objects
+        if not seen.state.is_final
     }
-    over = ended_attempts(alive) if alive else {}
-    ended = [(fence, alive[fence]) for fence, row in over.items() if row.cluster_id == cluster_id]
-    known = dict(
-        Command.objects.filter(key__in=[f"orphan:{fence}" for fence, _ in ended]).values_list(
-            "fence", "answered_at"
-        )
-    )
+    if not alive:
+        return []
+    over = ended_attempts({fence for fence, _ in alive})
+    keys = {
+        orphan_key(cluster_id, fence, account): (fence, account)
+        for fence, account in sorted(alive)
+        if fence in over and over[fence].cluster_id == cluster_id
+    }
+    known = dict(Command.objects.filter(key__in=keys).values_list("key", "answered_at"))
     return [
-        (fence, account)
-        for fence, account in ended
-        if fence not in known or _cancelled_before(known[fence], last)
+        orphan
+        for key, orphan in keys.items()
+        if key not in known or _cancelled_before(known[key], last)
     ]
 
 
@@ -379,16 +386,4 @@ def _cancelled_before(answered_at: datetime | None, last: LastReading) -> bool:
 
 def _cancel_orphans(cluster_id: UUID, orphans: Sequence[tuple[str, str]], now: datetime) -> None:
     for fence, account in orphans:
-        Command.objects.update_or_create(
-            key=f"orphan:{fence}",
-            defaults={
-                "cluster_id": cluster_id,
-                "kind": Command.Kind.CANCEL,
-                "fence": fence,
-                "payload": {"v": 1, "account": account},
-                "state": Command.State.WAITING,
-                "created_at": now,
-                "not_before": now,
-                "answered_at": None,
-            },
-        )
+        order_orphan_ends(cluster_id=cluster_id, fence=fence, accounts=[account], now=now)

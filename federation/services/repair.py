@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from accounting.core.runs import Told
 from accounting.services.usage import record_runs
 from clusters.models import Command
-from clusters.services.orders import order_cancel
+from clusters.services.orders import order_cancel, order_orphan_ends
 from federation.core.lifecycle import JobState
 from federation.core.reconciliation import Cause
 from federation.core.repair import Action, Proposal, Refusal, Step, bill_end_ms
@@ -275,20 +275,13 @@ def _cancel_job(act: _Act) -> None:
 
 
 def _cancel_object(act: _Act) -> None:
-    """One order a fence, as reconciling writes it for orphans."""
+    """Whoever it lives as, as reconciling orders it for orphans."""
     finding = act.case.finding
-    Command.objects.update_or_create(
-        key=f"orphan:{finding.fence}",
-        defaults={
-            "cluster": finding.cluster,
-            "kind": Command.Kind.CANCEL,
-            "fence": finding.fence,
-            "payload": {"v": 1, "account": act.case.evidence.living[0].account},
-            "state": Command.State.WAITING,
-            "created_at": act.now,
-            "not_before": act.now,
-            "answered_at": None,
-        },
+    order_orphan_ends(
+        cluster_id=finding.cluster.pk,
+        fence=finding.fence,
+        accounts=[found.account for found in act.case.evidence.living],
+        now=act.now,
     )
 
 

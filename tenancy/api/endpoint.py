@@ -26,7 +26,7 @@ from kit.rate import Verdict
 from tenancy.models import User
 from tenancy.permissions import DenyUndeclared, Public, principal_of
 from tenancy.selectors.access import Principal
-from tenancy.services.idempotency import Answer, answer_once
+from tenancy.services.idempotency import Answer, answer_once, kept_answer
 from tenancy.services.limits import charge_request, refuse_throttled
 
 Schema = dict[str, Any]
@@ -329,6 +329,25 @@ def answer_creating(
         act=act,
         now=clock(),
     )
+    return _answered(answer, headers)
+
+
+def answer_kept(request: Request, route: str) -> Response | None:
+    """What was answered under the request's `Idempotency-Key`; None = nothing yet.
+
+    For requests that cost much before they act; `answer_creating` must follow all the same.
+    """
+    answer = kept_answer(
+        user=user_of(request),
+        route=route,
+        key=request.headers.get("Idempotency-Key"),
+        body=body_of(request),
+        now=clock(),
+    )
+    return None if answer is None else _answered(answer)
+
+
+def _answered(answer: Answer, headers: Mapping[str, str] | None = None) -> Response:
     replayed = {"Idempotency-Replayed": "true"} if answer.replayed else {}
     return Response(answer.body, status=answer.status, headers={**(headers or {}), **replayed})
 

@@ -8,15 +8,19 @@ read and write the table under the same name, and their deleting of old events s
 from django.db import migrations
 from django.utils import timezone
 
-from kit.partitions import split_by_month
+from kit.partitions import join_months, split_by_month
 
 
 def split(apps, schema_editor):
     split_by_month(table="tenancy_event", now=timezone.now())
 
 
+def join(apps, schema_editor):
+    join_months(table="tenancy_event")
+
+
 class Migration(migrations.Migration):
 
     dependencies = [("tenancy", "0003_tick")]
 
-    operations = [migrations.RunPython(split)]
+    operations = [migrations.RunPython(split, join)]

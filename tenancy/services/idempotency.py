@@ -53,6 +53,29 @@ def _lock(user: User, route: str, key: str) -> bool:
     return bool(row and row[0])
 
 
+def kept_answer(
+    *, user: User, route: str, key: str | None, body: object, now: datetime
+) -> Answer | None:
+    """What was answered under the key, for requests that cost much before they act; None = nothing.
+
+    Raises:
+        InvalidContentError: the key is empty or longer than 255 characters.
+        KeyReusedError: same key, other body.
+    """
+    if key is None:
+        return None
+    if not 0 < len(key) <= 255 or not key.isprintable():
+        raise InvalidContentError("Idempotency-Key must be 1 to 255 printable characters.")
+    record = IdempotencyRecord.objects.filter(
+        user=user, route=route, key=key, created_at__gt=now - IDEMPOTENCY_LIFE
+    ).first()
+    if record is None:
+        return None
+    if record.body_digest != body_digest(body):
+        raise KeyReusedError("This Idempotency-Key came before with another body.")
+    return Answer(record.status, record.answer, replayed=True)
+
+
 def answer_once(
     *,
     user: User,
@@ -74,30 +97,29 @@ def answer_once(
     """
     if key is None:
         return act()
-    if not 0 < len(key) <= 255 or not key.isprintable():
-        raise InvalidContentError("Idempotency-Key must be 1 to 255 printable characters.")
-    digest = body_digest(body)
     with transaction.atomic():
         if not _lock(user, route, key):
             raise KeyInFlightError(
                 "Another request with this Idempotency-Key is being answered.",
                 retry_after_s=RETRY_AFTER_S,
             )
-        record = IdempotencyRecord.objects.filter(user=user, route=route, key=key).first()
-        if record and record.created_at > now - IDEMPOTENCY_LIFE:
-            if record.body_digest != digest:
-                raise KeyReusedError("This Idempotency-Key came before with another body.")
-            return Answer(record.status, record.answer, replayed=True)
-        if record:
-            record.delete()
+        kept = kept_answer(user=user, route=route, key=key, body=body, now=now)
+        if kept is not None:
+            return kept
         answer = act()
-        IdempotencyRecord.objects.create(
+        record = IdempotencyRecord(
             user=user,
             route=route,
             key=key,
-            body_digest=digest,
+            body_digest=body_digest(body),
             created_at=now,
             status=answer.status,
             answer=answer.body,
+        )
+        IdempotencyRecord.objects.bulk_create(  # in the place of one past its life
+            [record],
+            update_conflicts=True,
+            unique_fields=["user", "route", "key"],
+            update_fields=["body_digest", "created_at", "status", "answer"],
         )
     return answer

@@ -23,6 +23,13 @@ def charge_request(*, principal: Principal, is_read: bool) -> Verdict | None:
     return limiter(settings.CELERY_BROKER_URL).charge(bucket)
 
 
+def limits_are_off() -> bool:
+    """Whether limits are set and nothing is limited all the same."""
+    environment = settings.ENVIRONMENT
+    limits = (environment.rate_reads, environment.rate_writes, environment.rate_tenant_jobs)
+    return any(limits) and limiter(settings.CELERY_BROKER_URL).is_off()
+
+
 def refuse_throttled(verdict: Verdict | None) -> None:
     """Lets pass what is allowed.
 

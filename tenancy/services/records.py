@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.contrib.sessions.models import Session
+from django.db.models import Q
+
 from kit.bulk import Statement, insertion, run
-from tenancy.models import AuditEntry, Event, IdempotencyRecord, Tick, User
+from tenancy.models import ApiToken, AuditEntry, Event, IdempotencyRecord, Tick, User
 
 logger = logging.getLogger(__name__)
 CHANNEL = "muster"
 BELL = Statement(f"NOTIFY {CHANNEL}")  # what `ring` runs
 IDEMPOTENCY_LIFE = timedelta(hours=24)
+TOKEN_MEMORY = timedelta(days=90)  # so long its owner still sees that a token is over
 ID_NAMES = ("fence", "attempt", "cluster")
 IDS_A_LINE = 100
 
@@ -107,9 +111,19 @@ def ring() -> None:
 
 
 def prune(*, now: datetime) -> int:
-    """Deletes idempotency records past their life; their number. Events: see `retention`."""
-    keys, _ = IdempotencyRecord.objects.filter(created_at__lt=now - IDEMPOTENCY_LIFE).delete()
-    return keys
+    """Deletes what is past its life: answers kept for keys, sessions, tokens; how many rows.
+
+    Events: see `retention`.
+    """
+    over = now - TOKEN_MEMORY
+    return sum(
+        rows.delete()[0]
+        for rows in (
+            IdempotencyRecord.objects.filter(created_at__lt=now - IDEMPOTENCY_LIFE),
+            Session.objects.filter(expire_date__lt=now),
+            ApiToken.objects.filter(Q(expires_at__lt=over) | Q(revoked_at__lt=over)),
+        )
+    )
 
 
 def tick(*, queue: str, now: datetime) -> None:

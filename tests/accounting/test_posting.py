@@ -164,8 +164,23 @@ def test_the_command_tells_whether_the_ledger_holds(
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(TAMPER["account"])
-    with pytest.raises(CommandError, match="batch 1"):
+    with pytest.raises(
+        CommandError, match=f"batch 1.*\n.*\n  transfer {Transfer.objects.get().id}"
+    ):
         call_command("verify_ledger")
+
+
+def test_the_command_ends_with_1_when_the_ledger_does_not_hold(world: World) -> None:
+    world.price()
+    for _ in range(2):
+        record_run(fact=world.run(end_ms=START + HOUR_MS), now=NOW)
+        meter_and_post(now=NOW)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute(TAMPER["transfer gone"])
+    with pytest.raises(CommandError, match=r"usage record .* has no transfer") as raised:
+        call_command("verify_ledger")
+    assert raised.value.returncode == 1
 
 
 @pytest.mark.parametrize(

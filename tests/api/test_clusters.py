@@ -18,6 +18,7 @@ from clusters.services.fleet import set_state
 from tenancy.models import AuditEntry, Event
 from tests import make
 from tests.api.world import World, problem, spots
+from tests.clusters.members import Member, installed
 from tests.world import Simulated, simulated
 
 
@@ -85,7 +86,12 @@ def test_a_cluster_is_probed_and_then_joins_with_all_it_needs(
 
 def test_joining_twice_with_one_key_is_joining_once(world: World, there: Simulated) -> None:
     first = world.ada.post("/clusters", body(there), idempotency_key="k1")
-    second = world.ada.post("/clusters", body(there), idempotency_key="k1")
+    member = Member(lambda _: None)
+    with installed(borealis=member):
+        second = world.ada.post("/clusters", body(there), idempotency_key="k1")
+        other = world.ada.post("/clusters", body(there, title="B"), idempotency_key="k1")
+    assert member.asked == []  # nobody is probed for an answer that is there
+    assert (other.status_code, problem(other)["code"]) == (409, "idempotency_key_reused")
     assert first.status_code == second.status_code == 201
     assert second["Idempotency-Replayed"] == "true"
     assert first.json() == second.json()

@@ -78,3 +78,19 @@ def test_without_valkey_nobody_is_refused(world: World, settings: LazySettings) 
     assert not any(is_refused(world.bob.get("/jobs")) for _ in range(3))
     assert not any(is_refused(world.bob.post("/jobs", small())) for _ in range(3))
     assert Job.objects.count() == 3
+
+
+def test_metrics_say_when_limits_are_set_and_nothing_is_limited(
+    world: World, settings: LazySettings
+) -> None:
+    def off() -> str:
+        text = world.nobody.client.get("/metrics").content.decode()
+        (line,) = (row for row in text.splitlines() if row.startswith("muster_rate_limits_off"))
+        return line.split()[1]
+
+    limit(settings, rate_reads=2)
+    assert off() == "0.0"
+    settings.CELERY_BROKER_URL = "redis://127.0.0.1:1/0"
+    assert off() == "1.0"
+    limit(settings, rate_reads=0)
+    assert off() == "0.0"

@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounting.models import UsageInterval
 from clusters.models import Cluster, Command, Lease, Node, Observation
 from federation.models import Attempt, Job
+from federation.services.reconcile import reconcile_cluster
 from kit.intervals import from_ms, to_ms
 from tenancy.models import AuditEntry, Event
 from tenancy.services.records import Change, write_events
@@ -389,12 +390,41 @@ def test_a_refused_cancel_goes_out_once_more(world: World) -> None:
 def test_an_orphan_is_cancelled_as_its_own_account(world: World) -> None:
     case = only(world, orphan(world))
     assert act(world, case, "cancel").status_code == 200
-    order = Command.objects.get(key="orphan:mst-aaaaaaaaaaaa-a1")
+    order = Command.objects.get(fence="mst-aaaaaaaaaaaa-a1")
     assert (order.kind, order.payload, order.state) == (
         "cancel",
         {"v": 1, "account": "bob"},
         "waiting",
     )
+
+
+def test_an_orphan_under_several_accounts_is_cancelled_as_each_of_them(world: World) -> None:
+    fence = "mst-aaaaaaaaaaaa-a1"
+    accounts = ("bob", "eve", "bob")
+    show(world, *(gang(fence, 7 + n, account=name) for n, name in enumerate(accounts)))
+    case = only(world, "orphan")
+    assert act(world, case, "cancel").status_code == 200
+    orders = Command.objects.filter(fence=fence, kind="cancel", state="waiting")
+    assert sorted(order.payload["account"] for order in orders) == ["bob", "eve"]
+    assert act(world, case, "cancel").json()["steps"] == []  # both are out
+
+
+def test_what_outlives_its_attempt_is_cancelled_as_each_account_until_it_is_gone(
+    world: World,
+) -> None:
+    attempt = world.bind(world.job())
+    Attempt.objects.filter(pk=attempt.pk).update(state="ended", ended_at=timezone.now())
+    show(world, *(gang(attempt.fence, n, account=name) for n, name in enumerate(("bob", "eve"))))
+    orders = Command.objects.filter(fence=attempt.fence, kind="cancel")
+
+    def judge() -> list[tuple[str, str]]:
+        reconcile_cluster(cluster_id=world.cluster.pk, now=timezone.now())
+        return sorted((order.payload["account"], order.state) for order in orders.all())
+
+    assert judge() == [("bob", "waiting"), ("eve", "waiting")]
+    orders.update(state="done", answered_at=timezone.now() - MINUTE)
+    show(world, gang(attempt.fence, 1, account="eve"))
+    assert judge() == [("bob", "done"), ("eve", "waiting")]  # hers lives on: once more
 
 
 def test_an_order_that_nobody_needs_is_dropped(world: World) -> None:

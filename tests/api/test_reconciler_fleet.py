@@ -1,7 +1,6 @@
 """The reconciler's actions against simulated clusters: from the case to what the cluster does."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,16 +10,22 @@ from federation.models import Attempt
 from tests import make
 from tests.api.world import Caller, caller
 from tests.stack import eventually
-from tests.world import World, make_world, simulated
+from tests.world import Simulated, World, like_new, make_world, simulated
 
 LONG_S = 120
 ORPHAN, NAMESAKE = "mst-aaaaaaaaaaaa-a1", "mst-bbbbbbbbbbbb-a2"
 
 
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Simulated]]:
+    aurora = {"nodes": 4, "gpu_type": "h100"}
+    with simulated(tmp_path_factory.mktemp("fleet"), aurora=aurora) as clusters:
+        yield clusters
+
+
 @pytest.fixture
-def world(tmp_path: Path, transactional_db: None) -> Iterator[World]:
-    with simulated(tmp_path, aurora={"nodes": 4, "gpu_type": "h100"}) as clusters:
-        yield make_world(clusters, {"aurora": ("h100", "h100-sxm-80")})
+def world(fleet: dict[str, Simulated], transactional_db: None) -> World:
+    return make_world(like_new(fleet), {"aurora": ("h100", "h100-sxm-80")})
 
 
 def cases(ada: Caller, kind: str) -> list[dict[str, Any]]:

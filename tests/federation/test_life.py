@@ -1,7 +1,6 @@
 """The life of a cluster on a simulated fleet: keys change, it is cut off, rebuilt, and leaves."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,20 +15,21 @@ from federation.services.life import ClusterInUseError, leave_cluster, tend_clus
 from kit.intervals import to_ms
 from tenancy.models import AuditEntry, Event
 from tests.stack import eventually
-from tests.world import World, make_world, simulated, utc_now
+from tests.world import Simulated, World, like_new, make_world, simulated, utc_now
 
 PATIENCE_S = 90
 
 
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Simulated]]:
+    four = {"nodes": 4, "gpu_type": "h100"}
+    with simulated(tmp_path_factory.mktemp("fleet"), aurora=four, borealis=four) as clusters:
+        yield clusters
+
+
 @pytest.fixture
-def world(tmp_path: Path, transactional_db: None) -> Iterator[World]:
-    fleet = {
-        "aurora": {"nodes": 4, "gpu_type": "h100"},
-        "borealis": {"nodes": 4, "gpu_type": "h100"},
-    }
-    devices = dict.fromkeys(fleet, ("h100", "h100-sxm-80"))
-    with simulated(tmp_path, **fleet) as clusters:
-        yield make_world(clusters, devices)
+def world(fleet: dict[str, Simulated], transactional_db: None) -> World:
+    return make_world(like_new(fleet), dict.fromkeys(fleet, ("h100", "h100-sxm-80")))
 
 
 def running(world: World, *, on: str = "aurora", **changes: object) -> Job:

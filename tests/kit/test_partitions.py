@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kit.partitions import (
     drop_before,
+    join_months,
     make_ahead,
     month_of,
     months_from,
@@ -165,6 +166,45 @@ def test_splitting_keeps_rows_ids_indexes_defaults_checks_and_rights(db: None) -
     assert sql("SELECT has_table_privilege('pg_monitor', %s, 'INSERT')", TABLE) == [(True,)]
     with pytest.raises(DatabaseError), transaction.atomic():
         sql(f"INSERT INTO {TABLE} (at, count) VALUES (now(), -1)")
+
+
+def test_joining_the_months_again_keeps_rows_ids_indexes_defaults_checks_and_rights(
+    db: None,
+) -> None:
+    plain()
+    sql(f"GRANT SELECT, INSERT ON {TABLE} TO pg_monitor")
+    before = shape()
+    old = insert(NOW - timedelta(days=900), NOW)
+    for _ in range(2):
+        split_by_month(table=TABLE, now=NOW)
+        old += insert(NOW + timedelta(days=400), NOW - timedelta(days=40))
+        rows = sql(f"SELECT * FROM {TABLE} ORDER BY id")
+        join_months(table=TABLE)
+        assert sql(f"SELECT * FROM {TABLE} ORDER BY id") == rows
+        assert shape() == before
+        assert homes() == dict.fromkeys(old, TABLE)
+    (new,) = insert(NOW)
+    assert new > max(old)
+
+
+def shape() -> list[object]:
+    """Columns, indexes, checks and rights of the table, and that nothing else is left of it."""
+    return [
+        sql(
+            "SELECT column_name, data_type, is_nullable, column_default, identity_generation"
+            " FROM information_schema.columns WHERE table_name = %s ORDER BY ordinal_position",
+            TABLE,
+        ),
+        sql("SELECT indexdef FROM pg_indexes WHERE tablename = %s ORDER BY 1", TABLE),
+        sql(
+            "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE conrelid = %s::regclass AND contype <> 'n' ORDER BY 1",
+            TABLE,
+        ),
+        sql("SELECT has_table_privilege('pg_monitor', %s, 'INSERT')", TABLE),
+        sql("SELECT pg_get_serial_sequence(%s, 'id')", TABLE),
+        sql(f"SELECT relname FROM pg_class WHERE relname LIKE '{TABLE}%%' ORDER BY 1"),
+    ]
 
 
 def test_a_split_empty_table_has_months_and_a_rest_only(split: None) -> None:

@@ -6,14 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from clusters.models import Cluster
 from federation.models import Job
-from tenancy.models import AuditEntry
+from federation.selectors.cases import find_cases
+from tenancy.models import AuditEntry, User
 from tenancy.services.records import ring
 from tests.pages import scene as scenes
+from tests.pages import trouble
 from tests.pages.scene import PASSWORD, Scene, tell
 from tests.pages.servers import stream, web
 
@@ -23,6 +27,7 @@ ARGUMENTS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 WAIT_MS = 12_000  # below the 15 s after which a page refreshes without an event
+PATIENCE_MS = 60_000  # for all that no event has to do
 SIZES = {"wide": (1440, 900), "phone": (390, 844)}
 
 
@@ -38,16 +43,22 @@ def scene(transactional_db: None) -> Scene:
     return scenes.build()
 
 
-@pytest.fixture
-def browser(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
-    # Playwright keeps an event loop in this thread; the test's own queries run between its calls.
-    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
-    with (
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=found, headless=True, args=ARGUMENTS) as it,
-    ):
-        yield it
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # Playwright keeps an event loop in this thread; queries run between its calls.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        expect.set_options(timeout=PATIENCE_MS)
+        with playwright.chromium.launch(executable_path=found, headless=True, args=ARGUMENTS) as it:
+            yield it
+
+
+@pytest.fixture
+def browser(chromium: Browser, scene: Scene) -> Iterator[Browser]:
+    yield chromium
+    for context in chromium.contexts:
+        context.close()
 
 
 @dataclass
@@ -61,30 +72,52 @@ class Visit:
     def go(self, path: str) -> None:
         self.page.goto(self.front + path)
         if path != "/jobs/new":
-            expect(self.page.locator("#live-sign")).to_have_text("Live", timeout=WAIT_MS)
+            expect(self.page.locator("#live-sign")).to_have_text("Live")
+
+    def picture(self, path: Path | None) -> None:
+        """The whole page, for people to look at; it takes as long as all else."""
+        if path:
+            self.page.screenshot(path=path, full_page=True)
+
+
+@pytest.fixture
+def pictures(pytestconfig: pytest.Config) -> Path | None:
+    """Where pictures go, if anybody asked for some."""
+    wanted = pytestconfig.getoption("--screenshots")
+    return Path(wanted) if wanted else None
 
 
 def visit(
     browser: Browser, front: str, size: str = "wide", theme: str = "light", who: str = "mia"
 ) -> Visit:
-    """Sign in through the form."""
+    """A page of somebody who is signed in; passwords are slow on purpose, so none is asked."""
     width, height = SIZES[size]
     context = browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme=theme,  # type: ignore[arg-type]
         has_touch=size == "phone",
     )
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     it = Visit(page, front)
     page.on("console", lambda said: it.wrong.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: it.wrong.append(str(error)))
     page.on("response", lambda got: it.wrong.append(got.url) if got.status >= 400 else None)
-    page.goto(f"{front}/")
-    page.get_by_label("Name").fill(who)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    client = Client()
+    client.force_login(User.objects.get(username=who))
+    session = client.cookies[settings.SESSION_COOKIE_NAME].value
+    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": front}])
     return it
+
+
+def sign_in(it: Visit, who: str) -> None:
+    """Through the form, as people do."""
+    it.page.context.clear_cookies()
+    it.page.goto(f"{it.front}/")
+    it.page.get_by_label("Name").fill(who)
+    it.page.get_by_label("Password").fill(PASSWORD)
+    it.page.get_by_role("button", name="Sign in").click()
+    expect(it.page.get_by_role("heading", name="Overview")).to_be_visible()
 
 
 def test_the_queue_follows_what_happens_and_keeps_what_is_open(
@@ -131,6 +164,7 @@ def test_the_keyboard_reaches_the_content_and_the_theme_is_kept(
     browser: Browser, front: str
 ) -> None:
     it = visit(browser, front)
+    sign_in(it, "mia")
     it.go("/clusters")
     it.page.keyboard.press("Tab")
     expect(it.page.get_by_role("link", name="Skip to the content")).to_be_focused()
@@ -158,10 +192,8 @@ def test_the_admin_works_under_the_content_policy(
 @pytest.mark.parametrize("size", list(SIZES))
 def test_every_page_fits_and_is_pictured(
     browser: Browser, front: str, scene: Scene, size: str, theme: str,
-    pytestconfig: pytest.Config, tmp_path: Path,
+    pictures: Path | None,
 ) -> None:  # fmt: skip
-    directory = Path(pytestconfig.getoption("--screenshots") or tmp_path)
-    directory.mkdir(parents=True, exist_ok=True)
     pages = {
         "overview": "/",
         "clusters": "/clusters",
@@ -177,17 +209,15 @@ def test_every_page_fits_and_is_pictured(
         it.go(path)
         wide = it.page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, f"{name} scrolls sideways by {wide} px"
-        it.page.screenshot(path=directory / f"{name}-{size}-{theme}.png", full_page=True)
+        it.picture(pictures and pictures / f"{name}-{size}-{theme}.png")
     assert it.wrong == []
 
 
 @pytest.mark.parametrize("size", list(SIZES))
 def test_an_admin_sees_what_a_cluster_can_do_and_drains_it_with_a_reason(
     browser: Browser, front: str, scene: Scene, size: str,
-    pytestconfig: pytest.Config, tmp_path: Path,
+    pictures: Path | None,
 ) -> None:  # fmt: skip
-    directory = Path(pytestconfig.getoption("--screenshots") or tmp_path)
-    directory.mkdir(parents=True, exist_ok=True)
     findings = [
         {"capability": "accounting", "is_on": True, "detail": "9 associations", "fix": ""},
         {"capability": "clock", "is_on": False, "detail": "9 s ahead", "fix": "run an NTP client"},
@@ -200,7 +230,7 @@ def test_an_admin_sees_what_a_cluster_can_do_and_drains_it_with_a_reason(
     expect(it.page.get_by_text("run an NTP client")).to_be_visible()
     it.page.get_by_text("Drain…").click()
     it.page.get_by_role("textbox", name="Why").first.fill("new switches")
-    it.page.screenshot(path=directory / f"cluster-admin-{size}-light.png", full_page=True)
+    it.picture(pictures and pictures / f"cluster-admin-{size}-light.png")
     wide = it.page.evaluate("document.documentElement.scrollWidth - innerWidth")
     assert wide <= 0, f"scrolls sideways by {wide} px"
     it.page.get_by_role("button", name="Drain alpine").click()
@@ -211,3 +241,52 @@ def test_an_admin_sees_what_a_cluster_can_do_and_drains_it_with_a_reason(
     it.page.get_by_role("button", name="Open alpine").click()
     expect(it.page.get_by_text("The cluster is open.")).to_be_visible()
     assert it.wrong == []
+
+
+def test_the_reconcilers_pages_fit_and_a_lost_attempt_is_forgotten_with_a_reason(
+    browser: Browser,
+    front: str,
+    scene: Scene,
+    pictures: Path | None,
+) -> None:
+    trouble.make(scene)
+    phone = visit(browser, front, "phone", "dark", who="ada")
+    look(phone, scene, "phone", pictures)
+    phone.page.context.close()  # else it goes on refreshing a case that is settled below
+    wide = visit(browser, front, "wide", "light", who="ada")
+    look(wide, scene, "wide", pictures)
+    forget(wide, scene)
+    assert phone.wrong == wide.wrong == []
+
+
+def look(it: Visit, scene: Scene, size: str, pictures: Path | None) -> None:
+    """Visits its three kinds of page; none may scroll sideways."""
+    found = {finding.kind.value: finding.id for finding in find_cases(scene.now)}
+    pages = {
+        "reconciler": "/reconciler",
+        "case": f"/reconciler/{found['duplicate']}",
+        "act": f"/reconciler/{found['lost']}/resubmit",
+    }
+    for name, path in pages.items():
+        it.page.goto(it.front + path)
+        expect(it.page.locator("#live")).to_be_visible()
+        wide = it.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, f"{name} scrolls sideways by {wide} px"
+        it.picture(pictures and pictures / f"{name}-{size}.png")
+
+
+def forget(it: Visit, scene: Scene) -> None:
+    """From the list over the preview to what came of it."""
+    job = scene.jobs["llm-pretrain-70b"]
+    it.page.get_by_role("link", name="Reconciler").first.click()
+    row = it.page.get_by_role("row").filter(has_text="Lost on alpine")
+    row.get_by_role("link", name="Forget…").click()
+    expect(it.page.get_by_role("heading", name="Forget?")).to_be_visible()
+    expect(it.page.get_by_text("nothing is done yet")).to_be_visible()
+    assert Job.objects.get(pk=job.pk).state == "unknown"
+    it.page.get_by_label("Why").fill("alpine was rebuilt")
+    it.page.get_by_role("button", name="Forget now").click()
+    expect(it.page.get_by_text("Done. Ends the attempt as lost")).to_be_visible()
+    expect(it.page.get_by_role("row").filter(has_text="Lost on alpine")).to_have_count(0)
+    assert Job.objects.get(pk=job.pk).state == "failed"
+    assert AuditEntry.objects.get(object_type="case").why == "alpine was rebuilt"

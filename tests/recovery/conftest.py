@@ -1,19 +1,24 @@
 """Two simulated clusters that keep their accounting, whatever becomes of our database."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.world import World, make_world, simulated
+from tests.world import Simulated, World, like_new, make_world, simulated
+
+FLEET = {
+    "aurora": {"nodes": 8, "gpu_type": "h100"},
+    "borealis": {"nodes": 8, "gpu_type": "h100"},
+}
+DEVICES = dict.fromkeys(FLEET, ("h100", "h100-sxm-80"))
+
+
+@pytest.fixture(scope="package")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Simulated]]:
+    with simulated(tmp_path_factory.mktemp("fleet"), **FLEET) as clusters:
+        yield clusters
 
 
 @pytest.fixture
-def world(tmp_path: Path, transactional_db: None) -> Iterator[World]:
-    fleet = {
-        "aurora": {"nodes": 8, "gpu_type": "h100"},
-        "borealis": {"nodes": 8, "gpu_type": "h100"},
-    }
-    devices = dict.fromkeys(fleet, ("h100", "h100-sxm-80"))
-    with simulated(tmp_path, **fleet) as clusters:
-        yield make_world(clusters, devices)
+def world(fleet: dict[str, Simulated], transactional_db: None) -> World:
+    return make_world(like_new(fleet), DEVICES)

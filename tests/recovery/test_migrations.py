@@ -6,13 +6,19 @@ may go, change its name, or be demanded of it. What must go goes a release later
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from django.db import migrations, models
+from django.core.management import call_command
+from django.db import connection, migrations, models
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations.base import Operation
 from django.db.models import NOT_PROVIDED
+from django.utils import timezone
+
+from kit.partitions import partitions_of
+from tests.recovery.travel import fresh_database
 
 FIRST = (Path(__file__).parent / "first_release" / "muster.sql").read_text()
 OURS = {"tenancy", "clusters", "quotas", "accounting", "federation"}
@@ -78,6 +84,56 @@ def test_a_migration_only_expands(key: tuple[str, str]) -> None:
     found = MigrationLoader(None, ignore_no_migrations=True).disk_migrations[key]
     faults = [words for operation in operations(found) if (words := fault(operation))]
     assert not faults or key in LISTED
+
+
+BY_MONTH = {
+    "tenancy": ("0004_event_by_month", "0003_tick", "tenancy_event"),
+    "federation": ("0004_decision_by_month", "0003_job_fillfactor", "federation_decision"),
+}
+
+
+@pytest.mark.parametrize("app", BY_MONTH)
+@pytest.mark.django_db(transaction=True)
+def test_tables_by_month_go_back_and_forth_with_their_rows(app: str) -> None:
+    up, down, table = BY_MONTH[app]
+    now = timezone.now()
+    with fresh_database():
+        migrate(app, up)
+        assert len(partitions_of(table)) == 4
+        fill(table, now, now - timedelta(days=400), now + timedelta(days=400))
+        rows = contents(table)
+        migrate(app, down)
+        assert (contents(table), partitions_of(table)) == (rows, [])
+        fill(table, now - timedelta(days=40))
+        rows = contents(table)
+        assert len(rows) == 4
+        migrate(app, up)
+        assert contents(table) == rows
+        assert len(partitions_of(table)) > 1
+        fill(table, now)
+        assert len({row[0] for row in contents(table)}) == 5
+
+
+def migrate(app: str, name: str) -> None:
+    call_command("migrate", app, name, interactive=False, verbosity=0, skip_checks=True)
+
+
+def fill(table: str, *moments: datetime) -> None:
+    """A row at each moment, as the code of either release writes it."""
+    rest = {
+        "tenancy_event": "(at, kind, subject, cause, data) VALUES (%s, 'a', 's', '', '{\"v\": 1}')",
+        "federation_decision": "(at, epoch, waiting, bound, stale, took_ms)"
+        " VALUES (%s, 1, 2, '[1]', '[]', 3)",
+    }[table]
+    with connection.cursor() as cursor:
+        for moment in moments:
+            cursor.execute(f"INSERT INTO {table} {rest}", [moment])
+
+
+def contents(table: str) -> list[tuple[object, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT * FROM {table} ORDER BY id")  # noqa: S608 - names of ours
+        return list(cursor.fetchall())
 
 
 def test_what_is_listed_is_there() -> None:

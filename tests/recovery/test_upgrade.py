@@ -23,7 +23,7 @@ from kit.intervals import to_ms
 from tenancy.models import Tenant, User
 from tests.recovery.travel import fresh_database, nothing_is_open, ours, theirs
 from tests.stack import database_url, eventually
-from tests.world import World, simulated, utc_now
+from tests.world import Simulated, World, simulated, utc_now
 
 FIRST = Path(__file__).parent / "first_release"
 MADE = datetime(2026, 11, 30, 0, 40, tzinfo=UTC)
@@ -71,6 +71,18 @@ def reseal() -> None:
         cursor.execute("ALTER TABLE accounting_batch ENABLE TRIGGER append_only")
 
 
+def moved_world(clusters: dict[str, Simulated]) -> World:
+    """The organisation of the dump, over the simulated cluster that goes on where its own was."""
+    aurora = Cluster.objects.get(name="aurora")
+    Cluster.objects.filter(id=aurora.id).update(
+        endpoint=clusters["aurora"].endpoint,
+        secret=encrypt(clusters["aurora"].key, settings.ENVIRONMENT.encryption_keys),
+    )
+    user = User.objects.get(username="mia")
+    tenant = Tenant.objects.get(path="acme/vision")
+    return World(tenant, user, "", {"aurora": aurora}, clusters)
+
+
 @pytest.mark.django_db(transaction=True)
 def test_what_the_first_release_posted_still_verifies() -> None:
     with first_release():
@@ -109,14 +121,7 @@ def test_running_jobs_go_on_and_the_books_agree(tmp_path: Path) -> None:
     }
     with first_release(by), simulated(tmp_path, aurora=fleet) as clusters:
         reseal()
-        aurora = Cluster.objects.get(name="aurora")
-        Cluster.objects.filter(id=aurora.id).update(
-            endpoint=clusters["aurora"].endpoint,
-            secret=encrypt(clusters["aurora"].key, settings.ENVIRONMENT.encryption_keys),
-        )
-        user = User.objects.get(username="mia")
-        tenant = Tenant.objects.get(path="acme/vision")
-        world = World(tenant, user, "", {"aurora": aurora}, clusters)
+        world = moved_world(clusters)
         jobs = {job.name: job for job in Job.objects.all()}
         before = Attempt.objects.get(job=jobs["runs-on"])
 
@@ -125,9 +130,9 @@ def test_running_jobs_go_on_and_the_books_agree(tmp_path: Path) -> None:
         world.until(jobs["runs-on"], "running", within_s=90)
         after = Attempt.objects.get(job=jobs["runs-on"])
         assert (after.started_at, after.runs) == (before.started_at, before.runs)
-        release_job(user=user, job_id=jobs["held"].uuid, now=utc_now())
+        release_job(user=world.user, job_id=jobs["held"].uuid, now=utc_now())
         world.until(jobs["held"], "succeeded", within_s=90)
-        cancel_job(user=user, job_id=jobs["runs-on"].uuid, now=utc_now())
+        cancel_job(user=world.user, job_id=jobs["runs-on"].uuid, now=utc_now())
         world.until(jobs["runs-on"], "cancelled", within_s=90)
         world.until(jobs["waits"], "succeeded", within_s=90)
 

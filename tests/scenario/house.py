@@ -24,12 +24,16 @@ from clusters.models import Cluster, Flavor
 from clusters.selectors.traffic import clusters_to_deliver
 from clusters.services.configure import set_account, set_cluster_flavor
 from clusters.services.deliver import deliver
+from clusters.services.fleet import set_state
 from clusters.services.observe import observe
+from clusters.services.probe import ProbeFailedError
+from clusters.services.rotate import rotate_credentials
 from federation.core.cycle import decide
 from federation.core.spec import JobSpec, parse_spec
 from federation.selectors.attempts import fences_to_look_up
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import begin_term, commit_plan
+from federation.services.life import tend_clusters
 from federation.services.reconcile import reconcile_cluster
 from kit import ids
 from quotas.services import set_quota
@@ -95,6 +99,7 @@ class House:
         with self.process(kill):
             now = self.laboratory.clock()
             epoch = epoch or begin_term(now=now)
+            tend_clusters(now=now)
             commit_plan(plan=decide(take_snapshot(now)), epoch=epoch, now=now)
             self.epoch = epoch
 
@@ -111,7 +116,7 @@ class House:
             cluster_id=cluster_id,
             holder="dispatcher",
             life=LIFE,
-            calls_at_once=1,
+            calls_at_once=2,
             longest=timedelta(seconds=20),
             clock=clock,
         )
@@ -139,6 +144,28 @@ class House:
         """One turn of the poster."""
         with self.process(kill):
             meter_and_post(now=self.laboratory.clock(), limit=1000)
+
+    def set_state(self, name: str, state: str, kill: int = 0) -> None:
+        """An admin drains a cluster, cuts it off or opens it again."""
+        cluster = self.clusters[name]
+        with self.process(kill):
+            set_state(
+                actor=None, cluster=cluster, state=Cluster.State(state), now=self.laboratory.clock()
+            )
+
+    def rotate(self, name: str, key: bytes, kill: int = 0) -> None:
+        """The cluster gets a new key, and an admin tells it to Muster, which tries it first."""
+        place, cluster = self.laboratory.clusters[name], self.clusters[name]
+        place.running.key = key
+        with self.process(kill), suppress(ProbeFailedError):
+            rotate_credentials(
+                actor=None, cluster=cluster, secret=key, now=self.laboratory.clock()
+            )
+
+    def mend(self, name: str) -> None:
+        """An admin opens a cluster again, and Muster gets the key that it has now."""
+        self.rotate(name, self.laboratory.clusters[name].running.key)
+        self.set_state(name, Cluster.State.ACTIVE)
 
     def turn(self) -> None:
         """One turn of every process; clusters are read first, or they would count as silent."""

@@ -4,7 +4,8 @@
 and a transport that hands requests to the simulator instead of a socket.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from clusters import backends
 from clusters.backends.slurm.backend import SlurmBackend
 from clusters.backends.slurm.client import SlurmClient, forget_versions
 from clusters.core.backend import Connection
+from clusters.services import deliver
 from simulator.config import Cluster, Tier, User
 from simulator.control import do
 from simulator.engine.clocks import seconds
@@ -55,6 +57,24 @@ class Laboratory:
             act()
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A run as it was last heard of: the time it began and ended (0: it lasts), and its GPUs."""
+
+    fence: str
+    start_ms: int
+    end_ms: int
+    gpus: int
+
+
+def _key(run: Run) -> tuple[str, int, int]:
+    return run.request.name, run.job_id, run.start_ms
+
+
+def _is_marked(run: Run) -> bool:
+    return run.request.comment == mark_of(run.request.name)
+
+
 @dataclass
 class Simulated:
     """One simulated cluster: its side door, and the truth about it, read without asking."""
@@ -62,6 +82,8 @@ class Simulated:
     name: str
     endpoint: str
     running: Running
+    doubtful: set[str] = field(default_factory=set)
+    _known: dict[tuple[str, int, int], Known] = field(default_factory=dict)
 
     def control(self, deed: str, **data: Any) -> dict[str, Any]:
         """Pulls a lever of the laboratory."""
@@ -75,9 +97,41 @@ class Simulated:
 
     @property
     def runs(self) -> list[Run]:
-        """Every run that got nodes: what is to be billed."""
+        """Every run of ours that got nodes, as its accounting has it: what is to be billed."""
         self.running.now_ms()
-        return [run for run in self.running.world.records if run.start_ms > 0]
+        return [run for run in self.running.world.records if run.start_ms > 0 and _is_marked(run)]
+
+    def remember(self) -> list[Known]:
+        """Every run of ours that its controller or its accounting has or ever had.
+
+        Called at every step. It also finds of what its accounting does not tell the truth: of runs
+        that it does not have (any more), and of those that are over and have no end there.
+        """
+        now_ms = self.running.now_ms()
+        world = self.running.world
+        held = [job.run for job in world.jobs.values() if _is_marked(job.run)]
+        records = [run for run in world.records if _is_marked(run)]
+        present, recorded = {_key(run) for run in held}, {id(run) for run in records}
+        self.doubtful.update(run.request.name for run in held if id(run) not in recorded)
+        kept = set()
+        for run in [*records, *held]:
+            key = _key(run)
+            is_left_open = not run.end_ms and key not in present
+            if is_left_open:
+                self.doubtful.add(run.request.name)
+            if run.start_ms <= 0:
+                continue
+            kept.add(key)
+            ended_ms = run.end_ms or (self._known[key].end_ms if key in self._known else 0)
+            gpus = sum(len(share.gpus) for share in run.shares.values())
+            self._known[key] = Known(
+                run.request.name,
+                run.start_ms,
+                ended_ms or (now_ms if is_left_open else 0),
+                gpus,
+            )
+        self.doubtful.update(key[0] for key in self._known.keys() - kept)
+        return list(self._known.values())
 
     def shown_ms(self, ms: int) -> int:
         """A moment as the cluster's accounting writes it: its own clock's, in whole seconds."""
@@ -85,7 +139,12 @@ class Simulated:
 
     def is_ours(self, job: Job) -> bool:
         """Whether it bears the mark that Muster puts on its own."""
-        return job.request.comment == mark_of(job.request.name)
+        return _is_marked(job.run)
+
+    def known(self) -> list[str]:
+        """The names of our objects that its controller or its accounting knows, in a fixed order."""
+        named = [*(job.run for job in self.jobs), *self.running.world.records]
+        return list(dict.fromkeys(run.request.name for run in named if _is_marked(run)))
 
     def living(self) -> list[Job]:
         """Our objects that wait or run."""
@@ -111,6 +170,32 @@ class Wire(InProcess):
         finally:
             if request.method != "GET":
                 self._laboratory.points.reach(request_name())
+
+
+class InOrder(Executor):
+    """The calls of a round, made one after another when they are waited for: no threads.
+
+    So a round has one history, and each answer is recorded before the next call is made.
+    """
+
+    def __init__(self, workers: int) -> None:
+        """As a pool of threads; how many workers does not matter."""
+
+    def submit(self, act: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        """Notes a call down."""
+        future: Future[Any] = Future()
+        future.make = lambda: act(*args, **named)  # type: ignore[attr-defined]
+        return future
+
+
+def wait(futures: Iterable[Future[Any]], **_: object) -> tuple[set[Future[Any]], set[Future[Any]]]:
+    """Makes the first call that was not made yet. Who is killed in it leaves the rest unmade."""
+    first, *rest = futures
+    try:
+        first.set_result(first.make())  # type: ignore[attr-defined]
+    except Exception as error:  # noqa: BLE001 - as a pool does
+        first.set_exception(error)
+    return {first}, set(rest)
 
 
 _current: Laboratory | None = None
@@ -155,6 +240,8 @@ def laboratory(points: Points, directory: Path) -> Iterator[Laboratory]:
         made.clusters[name] = Simulated(name, f"http://127.0.0.1:{7001 + number}", running)
     patch = pytest.MonkeyPatch()
     patch.setitem(backends.BACKENDS, "slurm", MODULE)
+    patch.setattr(deliver, "ThreadPoolExecutor", InOrder)
+    patch.setattr(deliver, "wait", wait)
     _current = made
     forget_versions()
     try:

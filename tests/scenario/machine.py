@@ -1,7 +1,10 @@
 """The scenario machine: Hypothesis draws the steps of `Scenario`, and shrinks what fails."""
 
+from collections.abc import Callable
+from typing import ClassVar
+
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from simulator.faults import KINDS
 from tests.scenario.house import Furniture
@@ -12,6 +15,33 @@ CLUSTERS = st.sampled_from(["aurora", "borealis"])
 KILLS = st.one_of(st.just(0), st.integers(0, 12))
 NUMBERS = st.integers(0, 40)
 WIRE = sorted(KINDS)
+LEVERS = [
+    "slurmctld/down",
+    "slurmctld/up",
+    "slurmctld/restart",
+    "slurmctld/forget_finished",
+    "slurmdbd/down",
+    "slurmdbd/up",
+    "slurmdbd/deaf",
+    "slurmdbd/hears",
+    "scheduling/pause",
+    "scheduling/resume",
+    "faults/clear",
+    "foreign/remove",
+]
+NODES = [f"nodes/{deed}" for deed in ("down", "up", "drain", "undrain", "blink", "silent")]
+HAND = [
+    "jobs/cancel",
+    "jobs/requeue",
+    "jobs/hold",
+    "jobs/release",
+    "jobs/time_limit",
+    "jobs/edit",
+    "jobs/move",
+    "nodes/fail_under",
+    "slurmctld/forget",
+]
+SKEW_MS = st.sampled_from([0, 42_300, -90_000, 300_000])
 AGO_MS = st.sampled_from([1_000, 20_000, 300_000])
 
 
@@ -19,12 +49,16 @@ class ScenarioMachine(RuleBasedStateMachine):
     """Random submits, cancels, edits, faults and kills in virtual time; then quiet."""
 
     furniture = Furniture()
-    steps = 0
+    on_step: ClassVar[Callable[[], object]] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         super().__init__()
         self.scenario = Scenario(self.furniture)
         self.failed = True  # until a step ends well
+
+    @initialize(aurora=SKEW_MS, borealis=SKEW_MS)
+    def skew(self, aurora: int, borealis: int) -> None:
+        self.scenario.skew(aurora=aurora, borealis=borealis)
 
     @rule(
         nodes=st.sampled_from([1, 1, 2, 3, 4, 6]),
@@ -77,31 +111,17 @@ class ScenarioMachine(RuleBasedStateMachine):
     def advance(self, ms: int) -> None:
         self.scenario.advance(ms)
 
-    @rule(
-        cluster=CLUSTERS,
-        deed=st.sampled_from(
-            [
-                "slurmctld/down",
-                "slurmctld/up",
-                "slurmdbd/down",
-                "slurmdbd/up",
-                "scheduling/pause",
-                "scheduling/resume",
-                "faults/clear",
-                "foreign/remove",
-            ]
-        ),
-    )
+    @rule(cluster=CLUSTERS, deed=st.sampled_from(LEVERS))
     def lever(self, cluster: str, deed: str) -> None:
-        self.scenario.control(cluster, deed)
+        self.scenario.lever(cluster, deed)
 
-    @rule(
-        cluster=CLUSTERS,
-        deed=st.sampled_from(["nodes/down", "nodes/up", "nodes/drain", "nodes/undrain"]),
-        node=st.integers(0, 3),
-    )
-    def node(self, cluster: str, deed: str, node: int) -> None:
-        self.scenario.node(cluster, deed, node)
+    @rule(cluster=CLUSTERS, knows=st.sampled_from(["older", "lost", "cold"]), ago_ms=AGO_MS)
+    def memory(self, cluster: str, knows: str, ago_ms: int) -> None:
+        self.scenario.memory(cluster, knows, ago_ms)
+
+    @rule(cluster=CLUSTERS, deed=st.sampled_from(NODES), node=st.integers(0, 3), ms=AGO_MS)
+    def node(self, cluster: str, deed: str, node: int, ms: int) -> None:
+        self.scenario.node(cluster, deed, node, ms)
 
     @rule(
         cluster=CLUSTERS,
@@ -113,65 +133,54 @@ class ScenarioMachine(RuleBasedStateMachine):
     def wire(self, cluster: str, kind: str, method: str, times: int, ms: int) -> None:
         self.scenario.wire(cluster, kind, method, times, ms)
 
-    @rule(cluster=CLUSTERS, nodes=st.integers(1, 4), seconds=st.sampled_from([10, 100, 1000]))
-    def foreign(self, cluster: str, nodes: int, seconds: int) -> None:
-        self.scenario.foreign(cluster, nodes, seconds)
-
-    @rule(cluster=CLUSTERS, attempt=NUMBERS)
-    def late_copy(self, cluster: str, attempt: int) -> None:
-        self.scenario.late_copy(cluster, attempt)
+    @rule(
+        cluster=CLUSTERS,
+        deed=st.sampled_from(["foreign/add", "foreign/ambush"]),
+        nodes=st.integers(1, 4),
+        seconds=st.sampled_from([10, 100, 1000]),
+    )
+    def foreign(self, cluster: str, deed: str, nodes: int, seconds: int) -> None:
+        self.scenario.foreign(cluster, deed, nodes, seconds)
 
     @rule(
         cluster=CLUSTERS,
-        deed=st.sampled_from(
-            ["jobs/cancel", "jobs/requeue", "jobs/hold", "jobs/release", "nodes/fail_under"]
-        ),
-        job=NUMBERS,
+        attempt=NUMBERS,
+        user=st.sampled_from(["", "mia", "otto"]),
+        seconds=st.sampled_from([10, 1000]),
     )
-    def operator(self, cluster: str, deed: str, job: int) -> None:
-        self.scenario.operator(cluster, deed, job)
+    def copy(self, cluster: str, attempt: int, user: str, seconds: int) -> None:
+        self.scenario.copy(cluster, attempt, user, seconds)
 
-    @rule(cluster=CLUSTERS, job=NUMBERS, minutes=st.sampled_from([1, 5, 60]))
-    def time_limit(self, cluster: str, job: int, minutes: int) -> None:
-        self.scenario.operator(cluster, "jobs/time_limit", job, minutes=minutes)
+    @rule(cluster=CLUSTERS, deed=st.sampled_from(HAND), job=NUMBERS, value=st.integers(0, 60))
+    def operator(self, cluster: str, deed: str, job: int, value: int) -> None:
+        self.scenario.operator(cluster, deed, job, value)
 
-    @rule(cluster=CLUSTERS, deed=st.sampled_from(["nodes/blink", "nodes/silent"]), ms=AGO_MS)
-    def blink(self, cluster: str, deed: str, ms: int) -> None:
-        self.scenario.control(cluster, deed, nodes=f"{cluster}-n[000-002]", ms=ms)
-
-    @rule(cluster=CLUSTERS, ms=st.sampled_from([0, 5_000, 50_000]))
-    def lag(self, cluster: str, ms: int) -> None:
-        self.scenario.control(cluster, "slurmdbd/lag", ms=ms)
-
-    @rule(cluster=CLUSTERS)
-    def restart(self, cluster: str) -> None:
-        self.scenario.control(cluster, "slurmctld/restart")
-
-    @rule(cluster=CLUSTERS)
-    def forget_finished(self, cluster: str) -> None:
-        self.scenario.control(cluster, "slurmctld/forget_finished")
-
-    @rule(cluster=CLUSTERS, times=st.integers(1, 2))
-    def ambush(self, cluster: str, times: int) -> None:
-        self.scenario.control(cluster, "foreign/ambush", times=times, seconds=100)
-
-    @rule(cluster=CLUSTERS, ms=AGO_MS)
-    def older(self, cluster: str, ms: int) -> None:
-        self.scenario.forget(cluster, "slurmctld/restart", knows="older", ago_ms=ms)
-
-    @rule(cluster=CLUSTERS, cold=st.booleans())
-    def wipe(self, cluster: str, cold: bool) -> None:
-        self.scenario.forget(cluster, "slurmctld/restart", knows="lost", cold=cold)
+    @rule(
+        cluster=CLUSTERS,
+        deed=st.sampled_from(["slurmdbd/lag", "slurmdbd/lose", "slurmdbd/freeze"]),
+        attempt=NUMBERS,
+        ms=st.sampled_from([0, 5_000, 50_000]),
+    )
+    def accounting(self, cluster: str, deed: str, attempt: int, ms: int) -> None:
+        self.scenario.accounting(cluster, deed, attempt, ms)
 
     @rule(cluster=CLUSTERS, ms=st.sampled_from([-90_000, -1_500, 1_500, 600_000]))
     def jump(self, cluster: str, ms: int) -> None:
-        self.scenario.control(cluster, "clock/jump", ms=ms)
+        self.scenario.jump(cluster, ms)
+
+    @rule(
+        cluster=CLUSTERS,
+        deed=st.sampled_from(["active", "active", "draining", "cut_off", "rotate"]),
+        kill=st.integers(0, 1),
+    )
+    def admin(self, cluster: str, deed: str, kill: int) -> None:
+        self.scenario.admin(cluster, deed, kill)
 
     @invariant()
     def holds(self) -> None:
         self.failed = True
-        type(self).steps += 1
         self.scenario.check()
+        self.on_step()
         self.failed = False
 
     def teardown(self) -> None:

@@ -8,17 +8,27 @@ names are read off the stack.
 
 import sys
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 READS = ("SELECT", "SHOW", "NOTIFY")
+
+
+Place = tuple[str, int]  # a module, and the line of a statement or of a transaction's beginning
+
+
+class _Service(NamedTuple):
+    """A service on the stack as `module.function`, and where it is at."""
+
+    name: str
+    place: Place
 
 
 class Killed(BaseException):
@@ -30,10 +40,12 @@ class Points:
 
     def __init__(self) -> None:
         self.passed: Counter[str] = Counter()
+        self.places: dict[str, set[Place]] = defaultdict(set)
         self.killed: list[str] = []
         self._is_due: Callable[[str], bool] | None = None
         self._thread = threading.get_ident()
         self.watching = False
+        self.has_written = False
 
     def kill_at(self, name: str) -> None:
         """Kills the next time the point of this name is reached."""
@@ -59,19 +71,22 @@ class Points:
         """Nobody is to be killed."""
         self._is_due = None
 
-    def reach(self, name: str) -> None:
-        """A write was done: count it, and die here if that is wanted."""
+    def reach(self, name: str, place: Place = ("", 0)) -> None:
+        """A write was done at a place of the code: count it, and die here if that is wanted."""
         if not self.watching:
             return
         self.passed[name] += 1
+        self.places[name].add(place)
         if self._is_due is not None and self._is_due(name):
             self.killed.append(name)
             raise Killed(name)
 
     def reach_database(self) -> None:
         """As `reach`, for the database; other workers' threads are not watched."""
-        if self.watching and threading.get_ident() == self._thread and (name := _service_name()):
-            self.reach(name)
+        if self.watching and threading.get_ident() == self._thread and (found := list(_services())):
+            names = list(dict.fromkeys(service.name for service in found))
+            name = f"{names[-1]} > {names[0]}" if len(names) > 1 else names[0]
+            self.reach(name, found[0].place)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -87,8 +102,10 @@ class Points:
         self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any
     ) -> Any:
         result = execute(sql, params, many, context)
-        if not connection.in_atomic_block and not str(sql).lstrip().upper().startswith(READS):
-            self.reach_database()
+        if not str(sql).lstrip().upper().startswith(READS):
+            self.has_written = True
+            if not connection.in_atomic_block:
+                self.reach_database()
         return result
 
 
@@ -119,28 +136,17 @@ def request_name() -> str:
     return f"call {steps[-1]} > {steps[0].lstrip('_')}"
 
 
-def _service_name() -> str:
-    """The service on the stack that wrote, and the one that called it where that is another.
-
-    "" without one: only services write, so what was committed was a reading.
-    """
-    names = list(dict.fromkeys(_services()))
-    if not names:
-        return ""
-    return f"{names[-1]} > {names[0]}" if len(names) > 1 else names[0]
-
-
-def _services() -> Iterator[str]:
-    """Services on the stack as `module.function`, the innermost first."""
+def _services() -> Iterator[_Service]:
+    """Services on the stack, the innermost first; none: what was committed was a reading."""
     for frame in _frames():
         code, module = frame.f_code, str(frame.f_globals.get("__name__"))
-        if module == "contextlib" and code.co_name == "inner":  # a function that is a transaction
+        name, line = code.co_name, frame.f_lineno
+        if module == "contextlib" and name == "inner":  # a function that is a transaction
             function = frame.f_locals["func"]
             module, name = function.__module__, function.__name__
-        else:
-            name = code.co_name
+            line = function.__code__.co_firstlineno
         if ".services." in module and name.isidentifier():
-            yield f"{module.rpartition('.')[2]}.{name.lstrip('_')}"
+            yield _Service(f"{module.rpartition('.')[2]}.{name.lstrip('_')}", (module, line))
 
 
 def _frames() -> Iterator[FrameType]:
@@ -160,18 +166,26 @@ CRASH_POINTS = (
     "change.hold_job",
     "change.release_job",
     "commit.begin_term",
-    "commit.commit_plan",
+    "commit.commit_plan > commit.bind",
+    "commit.commit_plan > commit.tell",
     "deliver.deliver > deliver.claim",
     "deliver.deliver > lease.back_off",
     "deliver.deliver > lease.give_back",
+    "deliver.deliver > lease.renew",
+    "deliver.deliver > lease.rest",
     "deliver.deliver > lease.take",
     "deliver.deliver > results.record",
+    "fleet.set_state",
+    "life.tend_clusters > life.tend_cluster",
     "observe.observe > lease.back_off",
     "observe.observe > lease.give_back",
+    "observe.observe > lease.rest",
     "observe.observe > lease.take",
     "observe.observe > observe.store",
     "observe.observe > observe.store_failure",
     "posting.meter_and_post",
     "reconcile.reconcile_cluster",
+    "reconcile.reconcile_cluster > rebuilt.write",
+    "rotate.rotate_credentials",
     "submit.submit_jobs",
 )

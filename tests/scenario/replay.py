@@ -25,11 +25,17 @@ def steps_of(text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         match = _STEP.search(line)
         if match is None or match[1] in _NO_STEPS:
             continue
-        if not hasattr(getattr(ScenarioMachine, match[1], None), "hypothesis_stateful_rule"):
+        if not _is_step(getattr(ScenarioMachine, match[1], None)):
             raise ValueError(f"no such step: {line.strip()}")
         call = ast.parse(f"step{match[2]}", mode="eval").body
         assert isinstance(call, ast.Call)
         yield match[1], {str(part.arg): ast.literal_eval(part.value) for part in call.keywords}
+
+
+def _is_step(method: object) -> bool:
+    """Whether Hypothesis draws it: `rule` and `initialize` leave these marks."""
+    marks = ("hypothesis_stateful_rule", "hypothesis_stateful_initialize_rule")
+    return any(hasattr(method, mark) for mark in marks)
 
 
 def replay(text: str) -> int:

@@ -14,10 +14,11 @@ from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.change import cancel_job, change_job, hold_job, release_job
 from federation.services.submit import submit_jobs
 from kit.errors import MusterError
+from simulator.deeds.daemons import ENDED
 from simulator.engine.model import RefusedError
 from tests.scenario.house import Furniture, House, house
 from tests.scenario.lab import ACCOUNT, Simulated, mark_of
-from tests.scenario.truth import check_quiet, check_step
+from tests.scenario.truth import Tables, check_quiet, check_step, tables
 
 # How long the quiet lasts at most: short steps first, so that little happens unseen; six hours.
 QUIET_MS = (*[5_000] * 8, *[60_000] * 12, *[600_000] * 36)
@@ -30,15 +31,19 @@ class Scenario:
         self._stack = ExitStack()
         self.house: House = self._stack.enter_context(house(furniture))
         self.lab = self.house.laboratory
-        self.excused: set[str] = set()
+        self._told: Tables | None = None
 
     def close(self) -> None:
         """Takes the laboratory down."""
         self._stack.close()
 
     def check(self) -> None:
-        """Every invariant of a moment."""
-        check_step(self.house)
+        """Every invariant of a moment; Muster's tables are read again when they were written to."""
+        points = self.house.points
+        if self._told is None or points.has_written:
+            points.has_written = False
+            self._told = tables()
+        check_step(self.lab.clusters.values(), self._told)
 
     # people
 
@@ -102,13 +107,34 @@ class Scenario:
     # clusters
 
     def control(self, cluster: str, deed: str, **data: object) -> None:
-        """A lever of the laboratory: see `/_control` of the simulator."""
-        self.lab.clusters[cluster].control(deed, **data)
+        """A lever of the laboratory: see `/_control` of the simulator. What it refuses is refused."""
+        with suppress(RefusedError, ValueError):
+            self.lab.clusters[cluster].control(deed, **data)
 
-    def node(self, cluster: str, deed: str, node: int) -> None:
-        """A node goes down, comes up, is drained or given back."""
+    def skew(self, **ahead_ms: int) -> None:
+        """How far the clock of each cluster is ahead, from the beginning on."""
+        for cluster, ms in ahead_ms.items():
+            self.control(cluster, "clock/skew", ms=ms)
+
+    def lever(self, cluster: str, deed: str) -> None:
+        """A lever without values."""
+        if deed == "slurmdbd/hears":
+            self.control(cluster, "slurmdbd/deaf", deaf=False)
+        else:
+            self.control(cluster, deed)
+
+    def memory(self, cluster: str, knows: str, ago_ms: int) -> None:
+        """The controller starts again and knows what it knew a while ago, or nothing."""
+        data: dict[str, object] = {"knows": "lost", "cold": knows == "cold"}
+        if knows == "older":
+            data = {"knows": knows, "ago_ms": ago_ms}
+        self.control(cluster, "slurmctld/restart", **data)
+
+    def node(self, cluster: str, deed: str, node: int, ms: int = 0) -> None:
+        """A node goes down, comes up, is drained or given back, or blinks for `ms`."""
         names = list(self.lab.clusters[cluster].running.world.nodes)
-        self.control(cluster, deed, nodes=names[node % len(names)])
+        passing = {"ms": ms} if deed in {"nodes/blink", "nodes/silent"} else {}
+        self.control(cluster, deed, nodes=names[node % len(names)], **passing)
 
     def wire(self, cluster: str, kind: str, method: str, times: int, ms: int) -> None:
         """The next requests meet a fault on the wire."""
@@ -117,41 +143,69 @@ class Scenario:
             data |= {"status": 500, "text": "Zero Bytes were transmitted"}
         self.control(cluster, "faults/add", **data)
 
-    def foreign(self, cluster: str, nodes: int, seconds: int) -> None:
-        """Others take nodes."""
-        self.control(cluster, "foreign/add", nodes=nodes, seconds=seconds)
+    def foreign(self, cluster: str, deed: str, nodes: int, seconds: int) -> None:
+        """Others take nodes, in the queue or just before us."""
+        counted = {"nodes": nodes} if deed == "foreign/add" else {"times": nodes}
+        self.control(cluster, deed, seconds=seconds, **counted)
 
-    def late_copy(self, cluster: str, attempt: int) -> None:
-        """A submit of ours arrives once more, long after: the copy is held."""
-        place = self.lab.clusters[cluster]
-        known = [job.request.name for job in place.jobs if place.is_ours(job)]
-        if known:
-            fence = known[attempt % len(known)]
-            common = {"user": ACCOUNT, "account": "ml", "nodes": 1, "seconds": 60}
-            self.control(
-                cluster, "foreign/add", name=fence, comment=mark_of(fence), hold=True, **common
-            )
+    def copy(self, cluster: str, attempt: int, user: str, seconds: int) -> None:
+        """A submit of ours arrives once more, held, long after; or `user` has a job of its name.
 
-    def operator(self, cluster: str, deed: str, job: int, **data: object) -> None:
+        That one does not bear our mark, and it runs.
+        """
+        known = self.lab.clusters[cluster].known()
+        if not known:
+            return
+        name = known[attempt % len(known)]
+        data: dict[str, object] = {"user": ACCOUNT, "comment": mark_of(name), "hold": True}
+        if user:
+            data = {"user": user}
+        account = "" if user == "otto" else "ml"
+        self.control(
+            cluster, "foreign/add", name=name, account=account, nodes=1, seconds=seconds, **data
+        )
+
+    def operator(self, cluster: str, deed: str, job: int, value: int = 0) -> None:
         """Somebody of the cluster does something to an object of ours that counts; or is refused."""
-        living = [found for found in self.lab.clusters[cluster].living() if found.priority > 0]
-        if living:
-            chosen = living[job % len(living)]
-            self._try(cluster, deed, job_id=chosen.id, **data)
-
-    def forget(self, cluster: str, deed: str, **data: object) -> None:
-        """A cluster forgets, or remembers wrongly: what was there may be looked into by a person."""
         place = self.lab.clusters[cluster]
-        known = [
-            *(job.request.name for job in place.jobs),
-            *(run.request.name for run in place.runs),
-        ]
-        self.excused.update(known)
-        self._try(cluster, deed, **data)
+        living = [found for found in place.living() if found.priority > 0]
+        if not living:
+            return
+        chosen = living[job % len(living)]
+        data: dict[str, object] = {}
+        if deed == "jobs/time_limit":
+            data = {"minutes": 1 + value}
+        elif deed == "jobs/edit":
+            data = {"priority": 1 + value * 100}
+        elif deed == "jobs/move":
+            names = list(place.running.world.nodes)
+            chosen_nodes = [names[(value + at) % len(names)] for at in range(chosen.demand.nodes)]
+            data = {"nodes": ",".join(chosen_nodes)}
+        elif deed == "slurmctld/forget" and value:
+            data = {"ended": ENDED[value % len(ENDED)]}
+        self.control(cluster, deed, job_id=chosen.id, **data)
 
-    def _try(self, cluster: str, deed: str, **data: object) -> None:
-        with suppress(RefusedError, ValueError):
-            self.control(cluster, deed, **data)
+    def accounting(self, cluster: str, deed: str, attempt: int, ms: int) -> None:
+        """Accounting lags, loses the records of an object of ours, or hears no more of it."""
+        known = self.lab.clusters[cluster].known()
+        if deed == "slurmdbd/lag":
+            self.control(cluster, deed, ms=ms)
+        elif known:
+            self.control(cluster, deed, name=known[attempt % len(known)])
+
+    def jump(self, cluster: str, ms: int) -> None:
+        """The clock of a cluster jumps."""
+        self.control(cluster, "clock/jump", ms=ms)
+
+    # admins
+
+    def admin(self, cluster: str, deed: str, kill: int = 0) -> None:
+        """A cluster is drained, cut off or opened again, or it gets another key."""
+        if deed == "rotate":
+            last = self.lab.clusters[cluster].running.key[0]
+            self.house.rotate(cluster, bytes([last % 99 + 1]) * 32, kill)
+        else:
+            self.house.set_state(cluster, deed, kill)
 
     # quiet
 
@@ -159,16 +213,21 @@ class Scenario:
         """All faults end, time goes on until nothing moves, and everything is where it belongs."""
         for cluster in self.lab.clusters.values():
             mend(cluster)
+            self.house.mend(cluster.name)
         for ms in QUIET_MS:
             self.lab.clock.advance(ms)
-            self.house.turn()
+            self._turn_and_check()
             if self._is_settled():
                 break
         self.lab.clock.advance(120_000)
+        self._turn_and_check()
+        self._turn_and_check()
+        doubtful = set().union(*(cluster.doubtful for cluster in self.lab.clusters.values()))
+        check_quiet(self.house, frozenset(doubtful))
+
+    def _turn_and_check(self) -> None:
         self.house.turn()
-        self.house.turn()
-        check_step(self.house)
-        check_quiet(self.house, frozenset(self.excused))
+        self.check()
 
     def _is_settled(self) -> bool:
         """Whether nothing is going to happen any more by itself."""

@@ -4,18 +4,20 @@ The simulators are asked past Muster, in memory: their books and their nodes are
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from uuid import UUID
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from django.db.models import F, Sum
+from django.db.models import Sum
 
 from accounting.models import Transfer, UsageInterval, UsageRecord
 from accounting.selectors.ledger import verify_ledger
-from clusters.models import Command, Node
+from clusters.models import Command
 from clusters.selectors.traffic import OPEN
 from federation.core.lifecycle import JobState
 from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
+from kit.bulk import Statement, run
+from simulator.engine.model import Job as Object
 from simulator.engine.model import State
 from tests.scenario.house import House
 from tests.scenario.lab import Simulated
@@ -23,57 +25,89 @@ from tests.scenario.lab import Simulated
 Span = tuple[int, int | None]
 
 
-def check_step(house: House) -> None:
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What Muster's tables say at a moment, read in one go.
+
+    `bound`: fence, cluster, whether it is over, nodes, GPUs of each. `sizes`: GPUs by cluster and
+    node. `billed`: fence, [start, metered) in milliseconds, GPUs.
+    """
+
+    bound: Sequence[tuple[str, str, bool, Sequence[str], int]]
+    sizes: Mapping[tuple[str, str], int]
+    billed: Sequence[tuple[str, int, int, int]]
+
+
+def tables() -> Tables:
+    """Muster's tables as they are now. SQL: this runs after every step that wrote something."""
+    bound, nodes, billed = run(
+        Statement(
+            "SELECT fence, cluster.name, attempt.state = 'ended', nodes, gpus_per_node"
+            " FROM federation_attempt AS attempt"
+            " JOIN clusters_cluster AS cluster ON cluster.id = cluster_id"
+        ),
+        Statement(
+            "SELECT cluster.name, node.name, gpus FROM clusters_node AS node"
+            " JOIN clusters_cluster AS cluster ON cluster.id = cluster_id"
+        ),
+        Statement(
+            "SELECT fence, started_ms, metered_ms, gpus FROM accounting_usageinterval AS interval"
+            " JOIN federation_attempt AS attempt ON attempt.id = attempt_id"
+            " WHERE metered_ms > started_ms"
+        ),
+    )
+    sizes = {(cluster, node): gpus for cluster, node, gpus in nodes}
+    return Tables(bound, sizes, billed)
+
+
+def check_step(clusters: Collection[Simulated], told: Tables) -> None:
     """What holds at every moment, however many processes died and whatever a cluster did."""
-    _no_node_is_promised_twice()
-    clusters = house.laboratory.clusters.values()
-    for cluster in clusters:
-        _one_object_counts(cluster)
-    _one_run_a_job(clusters)
-    _whole_where_it_is_bound(house)
-    _nothing_billed_that_did_not_run(true_spans(clusters))
+    _no_node_is_promised_twice(told)
+    living = {cluster.name: cluster.living() for cluster in clusters}
+    _one_object_counts(living)
+    _one_run_a_job(living)
+    _whole_where_it_is_bound(living, told)
+    _nothing_billed_that_did_not_run(known_spans(clusters), told)
 
 
-def _no_node_is_promised_twice() -> None:
+def _no_node_is_promised_twice(told: Tables) -> None:
     """Invariant 1: what is bound on a node is not more than it has."""
-    promised: Counter[tuple[UUID, str]] = Counter()
-    for attempt in OPEN_ATTEMPTS.all():
-        for name in attempt.nodes:
-            promised[attempt.cluster_id, name] += attempt.gpus_per_node
-    sizes = {(node.cluster_id, node.name): node.gpus for node in Node.objects.all()}
-    over = {place: gpus for place, gpus in promised.items() if gpus > sizes.get(place, gpus)}
+    promised: Counter[tuple[str, str]] = Counter()
+    for _, cluster, is_over, nodes, gpus_per_node in told.bound:
+        if not is_over:
+            promised.update({(cluster, node): gpus_per_node for node in nodes})
+    over = {at: gpus for at, gpus in promised.items() if gpus > told.sizes.get(at, gpus)}
     assert not over, f"promised more GPUs than there are: {over}"
 
 
-def _one_object_counts(cluster: Simulated) -> None:
+def _one_object_counts(living: Mapping[str, Sequence[Object]]) -> None:
     """Invariant 10: of all objects under one fence at most one is not held."""
-    free = Counter(job.request.name for job in cluster.living() if job.priority > 0)
-    doubled = {fence: count for fence, count in free.items() if count > 1}
-    assert not doubled, f"{cluster.name}: more than one object may run: {doubled}"
+    for cluster, objects in living.items():
+        free = Counter(job.request.name for job in objects if job.priority > 0)
+        doubled = {fence: count for fence, count in free.items() if count > 1}
+        assert not doubled, f"{cluster}: more than one object may run: {doubled}"
 
 
-def _one_run_a_job(clusters: Iterable[Simulated]) -> None:
+def _one_run_a_job(living: Mapping[str, Sequence[Object]]) -> None:
     """Invariant 10: a job holds nodes once, over all its attempts and all clusters."""
-    holding: Counter[str] = Counter()
-    for cluster in clusters:
-        for job in cluster.living():
-            if job.holds_nodes:
-                holding[_job_of(job.request.name)] += 1
+    holding = Counter(
+        _job_of(job.request.name)
+        for objects in living.values()
+        for job in objects
+        if job.holds_nodes
+    )
     doubled = {name: count for name, count in holding.items() if count > 1}
     assert not doubled, f"jobs that run more than once: {doubled}"
 
 
-def _whole_where_it_is_bound(house: House) -> None:
+def _whole_where_it_is_bound(living: Mapping[str, Sequence[Object]], told: Tables) -> None:
     """Invariant 2: what holds nodes holds all that its attempt asked for, where it was bound."""
-    bound = {
-        attempt.fence: (attempt.cluster.name, len(attempt.nodes))
-        for attempt in Attempt.objects.select_related("cluster")
-    }
-    for cluster in house.laboratory.clusters.values():
-        for job in cluster.living():
+    bound = {fence: (cluster, len(nodes)) for fence, cluster, _, nodes, _ in told.bound}
+    for cluster, objects in living.items():
+        for job in objects:
             fence = job.request.name
             if job.holds_nodes and fence in bound:
-                assert bound[fence] == (cluster.name, len(job.shares)), f"{fence} is in parts"
+                assert bound[fence] == (cluster, len(job.shares)), f"{fence} is in parts"
 
 
 def _job_of(fence: str) -> str:
@@ -84,35 +118,39 @@ def true_spans(clusters: Iterable[Simulated]) -> dict[str, list[tuple[Span, int]
     """By fence: each run's [start, end) in whole seconds as accounting has them, and its GPUs."""
     spans: dict[str, list[tuple[Span, int]]] = defaultdict(list)
     for cluster in clusters:
-        for run in cluster.runs:
-            end_ms = cluster.shown_ms(run.end_ms) if run.end_ms else None
-            gpus = sum(len(share.gpus) for share in run.shares.values())
-            spans[run.request.name].append(((cluster.shown_ms(run.start_ms), end_ms), gpus))
+        for found in cluster.runs:
+            end_ms = cluster.shown_ms(found.end_ms) if found.end_ms else None
+            gpus = sum(len(share.gpus) for share in found.shares.values())
+            spans[found.request.name].append(((cluster.shown_ms(found.start_ms), end_ms), gpus))
     return spans
 
 
-def _fences() -> dict[object, str]:
-    return dict(Attempt.objects.values_list("id", "fence"))
+def known_spans(clusters: Iterable[Simulated]) -> dict[str, list[tuple[Span, int]]]:
+    """As `true_spans`, with what a cluster knew once and has forgotten."""
+    spans: dict[str, list[tuple[Span, int]]] = defaultdict(list)
+    for cluster in clusters:
+        for known in cluster.remember():
+            end_ms = cluster.shown_ms(known.end_ms) if known.end_ms else None
+            spans[known.fence].append(((cluster.shown_ms(known.start_ms), end_ms), known.gpus))
+    return spans
 
 
-def _nothing_billed_that_did_not_run(spans: Mapping[str, list[tuple[Span, int]]]) -> None:
+def _nothing_billed_that_did_not_run(
+    spans: Mapping[str, list[tuple[Span, int]]], told: Tables
+) -> None:
     """Invariant 10: what is posted lies within one true run of the attempt, with its GPUs."""
-    fences = _fences()
-    for interval in UsageInterval.objects.filter(metered_ms__gt=F("started_ms")):
-        fence = fences[interval.attempt_id]
+    for fence, started_ms, metered_ms, gpus in told.billed:
         assert any(
-            gpus == interval.gpus
-            and start <= interval.started_ms
-            and (end is None or interval.metered_ms <= end)
-            for (start, end), gpus in spans.get(fence, ())
-        ), f"{fence}: billed [{interval.started_ms}, {interval.metered_ms}), ran {spans[fence]}"
+            gpus == had and start <= started_ms and (end is None or metered_ms <= end)
+            for (start, end), had in spans.get(fence, ())
+        ), f"{fence}: billed [{started_ms}, {metered_ms}), ran {spans.get(fence)}"
 
 
 def check_quiet(house: House, excused: frozenset[str] = frozenset()) -> None:
     """What holds when every fault is over and time went on: all is where it belongs.
 
-    `excused` are fences that a cluster forgot or somebody changed behind our back: their jobs may
-    be `unknown`, for a person to look into.
+    `excused` are fences of which a cluster's accounting does not tell the truth: their jobs may be
+    `unknown`, for a person to look into.
     """
     _orders_are_done()
     _jobs_are_where_they_belong(excused)
@@ -174,14 +212,15 @@ def _outcomes_are_true(clusters: Iterable[Simulated], excused: frozenset[str]) -
 
 def _books_agree(spans: Mapping[str, list[tuple[Span, int]]], excused: frozenset[str]) -> None:
     """Invariants 10 and 11: billed is what ran, posted is what is known, and the chain holds."""
-    fences = _fences()
+    fences = dict(Attempt.objects.values_list("id", "fence"))
+    lost = set(OPEN_ATTEMPTS.filter(state="lost").values_list("fence", flat=True)) & excused
     known: dict[str, int] = defaultdict(int)
     for interval in UsageInterval.objects.all():
-        assert interval.ended_ms is not None, f"{fences[interval.attempt_id]}: still metered"
-        assert interval.metered_ms == interval.ended_ms, "known and not posted"
-        known[fences[interval.attempt_id]] += interval.gpus * (
-            interval.ended_ms - interval.started_ms
-        )
+        fence = fences[interval.attempt_id]
+        is_over = interval.ended_ms is not None
+        assert is_over or fence in lost, f"{fence}: still metered"
+        assert not is_over or interval.metered_ms == interval.ended_ms, "known and not posted"
+        known[fence] += interval.gpus * (interval.metered_ms - interval.started_ms)
     for fence in {*known, *(fence for fence in spans if fence in set(fences.values()))} - excused:
         ran = sum(gpus * ((end or start) - start) for (start, end), gpus in spans.get(fence, ()))
         assert known[fence] == ran, f"{fence}: ran {ran} GPU ms, billed {known[fence]}"

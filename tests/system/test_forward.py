@@ -133,7 +133,7 @@ def test_a_gang_that_never_starts_whole_is_aborted_after_its_start_timeout(world
     gang = {"nodes": 2, "gpus_per_node": 8, "start_timeout": 1, "max_restarts": 1}
     world.simulated["aurora"].control("scheduling/pause")
     job = world.submit(seconds=1, gang=gang)
-    world.until(job, "failed", within_s=40)
+    world.until(job, "failed", within_s=120)
     causes = [cause for kind, cause in events(job) if kind == "stopping"]
     assert causes == ["start_timeout", "start_timeout"]
     assert UsageInterval.objects.count() == 0

@@ -4,25 +4,35 @@ Every test leaves: one run per job in the clusters' own accounting, a ledger equ
 open, no process that had to be started again (but those that the test killed).
 """
 
+import os
 import random
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from pytest_django import DjangoDbBlocker
 
-from federation.models import Job
+from clusters.models import Command
+from federation.models import Attempt, Job
 from script.bootstrap import free_ports
 from tests.load import Load
 from tests.relay import Line
 from tests.stack import eventually
 from tests.system.stand import Stand, stand
 
-pytestmark = pytest.mark.xdist_group("taken away")  # one stand for all
 SEED = 4
 FROZEN_S = 2.5  # longer than a lease of the stand
+PROGRAMS = ("web", "stream", "arbiter", "worker-dispatch", "beat")  # the other workers are the same
+MOMENTS = {
+    "the call is on its way, and arrives after the worker's death": ("delay_before", "job/submit"),
+    "the job is made, its number not answered yet": ("delay_after", "job/submit"),
+    "the job is released, the answer not recorded yet": ("delay_after", r"job/\d+$"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +47,24 @@ def goes_on(load: Load, *, more: int = 3) -> None:
     """Waits until so many more jobs were promised."""
     enough = len(load.jobs) + more
     eventually(lambda: len(load.jobs) >= enough, within_s=120, what="jobs are taken")
+
+
+def test_a_worker_killed_around_the_submit_leaves_one_run(whole: Stand) -> None:
+    """Before the cluster has the call, before it has answered, before the answer is recorded."""
+    aurora = whole.world.simulated["aurora"]
+    for moment, (kind, path) in MOMENTS.items():
+        aurora.control("faults/clear")
+        aurora.control("faults/add", kind=kind, method="POST", path=path, ms=3000, times=1)
+        job = whole.world.submit(nodes=2, seconds=1, clusters={"only": ["aurora"]})
+        whole.promised.append(str(job.uuid))
+        eventually(lambda: aurora.state()["faults"][0]["hits"], what=f"the call: {moment}")
+        fence = Attempt.objects.get(job=job).fence
+        assert Command.objects.get(kind="submit", fence=fence).state == Command.State.SENT
+        whole.stack.restart("worker-dispatch")
+        eventually(partial(have_succeeded, {str(job.uuid)}), what=moment)
+        assert [run["name"] for run in aurora.runs()].count(fence) == 1, moment
+        assert Attempt.objects.filter(job=job).count() == 1
+    whole.all_agree()
 
 
 def test_postgresql_restarted(whole: Stand) -> None:
@@ -73,8 +101,8 @@ def test_valkey_flushed_killed_and_full(whole: Stand) -> None:
 def test_network_of_a_cluster_cut(whole: Stand) -> None:
     """Refused, swallowed, half open; the other cluster goes on meanwhile."""
     with (
-        whole.load("aurora", every_s=1) as cut_off,
-        whole.load("borealis", every_s=1) as beside,
+        whole.load("aurora") as cut_off,
+        whole.load("borealis") as beside,
     ):
         for line in (Line.REFUSE, Line.BLACKHOLE, Line.HALF_OPEN):
             goes_on(cut_off)
@@ -92,21 +120,35 @@ def have_succeeded(ids: set[str]) -> bool:
     return Job.objects.filter(uuid__in=ids, state="succeeded").count() == len(ids)
 
 
-def test_no_room_left_for_logs(whole: Stand) -> None:
-    """Each process is killed and started with a log that takes nothing more."""
-    stack = whole.stack
-    for name in stack.running:
-        log = whole.directory / f"{name}.log"
-        log.rename(log.with_suffix(".before"))
-        log.symlink_to("/dev/full")
-    with whole.load() as load:
-        for name in list(stack.running):
-            stack.restart(name)
+def test_no_room_left_for_logs(whole: Stand, tmp_path: Path) -> None:
+    """Each program is killed and started with its log on a disk that takes nothing more."""
+    logs = [whole.directory / f"{name}.log" for name in PROGRAMS]
+    with full_disk(tmp_path) as place, whole.load() as load:
+        for log in logs:
+            log.rename(log.with_suffix(".before"))
+            log.symlink_to(place(log.name))
+            whole.stack.restart(log.stem)
         goes_on(load)
     whole.all_agree()
     whole.nothing_died()
-    for name in stack.running:
-        (whole.directory / f"{name}.log").unlink()
+    for log in logs:
+        log.unlink()
+
+
+@contextmanager
+def full_disk(directory: Path) -> Iterator[Callable[[str], Path]]:
+    """Where a file has no room: on a disk of its own, or in /dev/full for who may not mount one."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "muster-test", str(directory)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603
+        yield lambda _: Path("/dev/full")
+        return
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            (directory / "filler").write_bytes(bytes(65_536 + 1))
+        yield directory.joinpath
+    finally:
+        # Lazy: the processes go on writing there until they are killed.
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)  # noqa: S603, S607
 
 
 def test_each_process_killed_and_frozen(whole: Stand) -> None:

@@ -1,5 +1,6 @@
 """Events and decisions by month: kept long enough, dropped whole, in nobody's way."""
 
+import re
 import threading
 from datetime import timedelta
 from urllib.parse import quote
@@ -7,15 +8,17 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.db import connection
 from django.utils import timezone
 
 from federation.models import Decision
 from kit.partitions import month_of, partitions_of
-from tenancy.models import Event
+from tenancy.models import ApiToken, Event
 from tenancy.services.records import Change, write_events
 from tenancy.services.retention import keep_by_month
 from tenancy.tasks import prune
+from tests import make
 
 DAYS = {"tenancy_event": 90, "federation_decision": 30}
 
@@ -65,6 +68,28 @@ def test_the_tick_makes_the_months_to_come(db: None) -> None:
     before = len(partitions_of("tenancy_event"))
     prune()
     assert len(partitions_of("tenancy_event")) == before + 1
+
+
+def test_sessions_and_tokens_go_when_they_are_over(db: None) -> None:
+    now, owner = timezone.now(), make.person()
+    for days in (-100, -10, 10):
+        at = now + timedelta(days=days)
+        Session.objects.create(session_key=f"s{days}", session_data="", expire_date=at)
+        ApiToken.objects.create(
+            user=owner, name=f"{days}", digest=f"{days}", scopes=[], created_at=at, expires_at=at
+        )
+    revoked = ApiToken.objects.get(name="10")
+    ApiToken.objects.filter(pk=revoked.pk).update(revoked_at=now - timedelta(days=91))
+    prune()
+    assert set(Session.objects.values_list("session_key", flat=True)) == {"s10"}
+    assert set(ApiToken.objects.values_list("name", flat=True)) == {"-10"}
+
+
+def test_the_page_says_of_every_table_what_bounds_it(db: None) -> None:
+    page = (settings.BASE_DIR / "docs/reference/retention.md").read_text()
+    rows = [row.split("|")[1] for row in page.splitlines() if row.startswith("| `")]
+    named = set(re.findall(r"`(\w+)`", " ".join(rows)))
+    assert named == {*connection.introspection.django_table_names(), "django_migrations"}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from accounting.selectors.ledger import last_seal, verify_ledger
+from accounting.selectors.ledger import last_seal, odd_rows, verify_ledger
 
 
 class Command(BaseCommand):
@@ -16,11 +16,14 @@ class Command(BaseCommand):
         """Prints the anchor.
 
         Raises:
-            CommandError: the ledger does not hold; says where.
+            CommandError: the ledger does not hold; says where, and which rows if that shows.
         """
         fault = verify_ledger()
         if fault is not None:
-            raise CommandError(f"The ledger does not hold at batch {fault.seq}: {fault.problem}.")
+            words = f"The ledger does not hold at batch {fault.seq}: {fault.problem}."
+            rows = "".join(f"\n  transfer {key}" for key in odd_rows(fault.seq))
+            contradict = f"\nNot what their usage records say:{rows}" if rows else ""
+            raise CommandError(f"{words}{contradict}\nSee docs/runbook.md#does-the-ledger-hold")
         seal = last_seal()
         where = "it is empty" if seal is None else f"last batch {seal[0]}, hash {seal[1]}"
         self.stdout.write(f"The ledger holds: {where}.")

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from typing import Any
 
 import httpx
 import jwt
+import msgspec
 
 from clusters.backends.slurm.errors import (
     TOO_MANY,
@@ -18,7 +20,7 @@ from clusters.backends.slurm.errors import (
     from_text,
     read_faults,
 )
-from clusters.backends.slurm.values import Json
+from clusters.backends.slurm.values import Json, parsed
 from clusters.backends.slurm.versions import DIALECTS, Dialect, newest_known
 from clusters.backends.slurm.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError
 from clusters.core.backend import (
@@ -29,6 +31,9 @@ from clusters.core.backend import (
 )
 from kit.gate import GateShutError
 
+# A list of jobs is megabytes: it is cut into its rows first, and a row parsed only by who reads it.
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ROWS = msgspec.json.Decoder(list[msgspec.Raw])
 # The API version by endpoint: the list is half a megabyte, a server keeps its version for months.
 _DIALECT_BY_ENDPOINT: dict[str, Dialect] = {}
 
@@ -61,19 +66,27 @@ def wall_clock_s() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply whose errors the caller said it can live with."""
+    """A reply whose errors the caller said it can live with: its parts by name, as JSON text."""
 
-    body: Json
+    parts: Mapping[str, msgspec.Raw]
     faults: tuple[Fault, ...]
     took_s: float
 
-    def rows(self, *names: str) -> list[Json]:
-        """The list of objects under the first of these names that is there."""
-        for name in names:
-            value = self.body.get(name)
-            if isinstance(value, list):
-                return [row for row in value if isinstance(row, dict)]
-        return []
+    def part(self, name: str) -> Any:
+        """One of its parts; None when it is not there."""
+        return parsed(self.parts.get(name, b"null"))
+
+    def texts(self, name: str) -> list[bytes]:
+        """The objects in the list of this name, each as JSON text; none where it is no list."""
+        try:
+            found = map(bytes, _ROWS.decode(self.parts.get(name, b"[]")))
+        except msgspec.ValidationError:
+            return []
+        return [text for text in found if text.startswith(b"{")]
+
+    def rows(self, name: str) -> list[Json]:
+        """The objects in the list of this name."""
+        return [parsed(text) for text in self.texts(name)]
 
 
 @dataclass
@@ -157,7 +170,7 @@ class SlurmClient:
             return DIALECTS[pinned]
         endpoint = self.connection.endpoint
         if endpoint not in _DIALECT_BY_ENDPOINT:
-            paths = self._call("GET", "/openapi/v3").body.get("paths", {})
+            paths = self._call("GET", "/openapi/v3").part("paths") or {}
             dialect = newest_known(paths)
             if dialect is None:
                 words = f"the server offers no API version of {', '.join(DIALECTS)}"
@@ -239,22 +252,22 @@ def _retry_after_s(answer: Answer) -> float | None:
 def _read(answer: Answer, *, is_write: bool, took_s: float, fine: frozenset[int]) -> Reply:
     status = answer.status
     try:
-        body = json.loads(answer.content)
+        parts = _PARTS.decode(answer.content)
+        faults = read_faults(parsed(parts.get("errors", b"null")))
     except ValueError:
-        body = None
-    if not isinstance(body, dict):
         text = answer.content.decode("utf-8", "replace")
         # a reply cut short starts like JSON: it was on its way, whatever its status
         shown = 500 if text[:1] in {"{", "["} and status != TOO_MANY else status
         retry_after_s = _retry_after_s(answer)
-        raise from_text(text, is_write=is_write, status=shown, retry_after_s=retry_after_s)
+        raise from_text(
+            text, is_write=is_write, status=shown, retry_after_s=retry_after_s
+        ) from None
     if status == TOO_MANY:  # a proxy's, whatever it says in its body: it did not let us through
         words = f"HTTP {status}: told to slow down"
         retry_after_s = _retry_after_s(answer)
         raise BackendUnavailableError(words, code=str(status), retry_after_s=retry_after_s)
-    faults = read_faults(body)
     bad = tuple(fault for fault in faults if fault.number not in fine)
     # A job id beside errors: the job exists (held, or unable to start), so the caller judges.
-    if "job_id" not in body and (bad or (status >= 400 and not faults)):
+    if "job_id" not in parts and (bad or (status >= 400 and not faults)):
         raise from_faults(bad, is_write=is_write, took_s=took_s, status=status)
-    return Reply(body, faults, took_s)
+    return Reply(parts, faults, took_s)

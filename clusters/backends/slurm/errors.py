@@ -43,9 +43,8 @@ class Fault:
     words: str
 
 
-def read_faults(body: Json) -> tuple[Fault, ...]:
+def read_faults(entries: object) -> tuple[Fault, ...]:
     """The errors of a reply: the number has three spellings, the text two."""
-    entries = body.get("errors")
     if not isinstance(entries, list):
         return ()
     return tuple(_read_fault(entry) for entry in entries if isinstance(entry, dict))

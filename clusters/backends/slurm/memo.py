@@ -1,33 +1,23 @@
 """What was made of a cluster's rows last time, so that a reading makes only what changed.
 
-Of a large cluster's thousands of jobs and nodes few change between two readings, and comparing the
-fields that matter costs a tenth of making our values of them anew. Kept per process and endpoint.
+Of a large cluster's thousands of jobs and nodes few change between two readings. A row whose text is
+one of last time's is not even parsed. Kept per process and endpoint.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from clusters.backends.slurm import gres
 from clusters.backends.slurm.read import JobRow, controller_job, node, usage_by_node
 from clusters.backends.slurm.topology import Topology
-from clusters.backends.slurm.values import Json, number
+from clusters.backends.slurm.values import Json, number, parsed
 from clusters.core.backend import Connection
 from clusters.core.observation import NodeSeen
 from clusters.core.resources import NodeShape
 
 T = TypeVar("T")
-
-# Whatever `controller_job` and `usage_by_node` read, and `node`: a test holds these complete.
-JOB_FIELDS = (
-    "job_id", "name", "user_name", "comment", "job_state", "state_reason", "hold", "nodes",
-    "required_nodes", "start_time", "end_time", "submit_time", "exit_code", "restart_cnt",
-    "tres_alloc_str", "tres_req_str", "gres_detail", "job_resources",
-)  # fmt: skip
-NODE_FIELDS = (
-    "name", "gres", "gres_used", "active_features", "features", "state", "state_flags",
-    "effective_cpus", "cpus", "real_memory", "partitions", "reason", "threads",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +38,21 @@ class SeenNode:
 
 
 class Memo(Generic[T]):
-    """Values made of raw rows, by key. Rows that were not among the last ones are forgotten."""
+    """Values made of rows, by the row's text. Rows that were not among the last are forgotten."""
 
-    def __init__(self, key: str, fields: Sequence[str]) -> None:
-        self._key = key
-        self._fields = fields
-        self._kept: dict[object, tuple[tuple[object, ...], T]] = {}
+    def __init__(self, make: Callable[[Json], T]) -> None:
+        self._make = make
+        self._kept: dict[bytes, T] = {}
 
-    def of(self, rows: Iterable[Json], make: Callable[[Json], T]) -> list[T]:
-        """The values of these rows; made only where a field differs from the last time."""
+    def of(self, texts: Iterable[bytes]) -> list[T]:
+        """The values of these rows; made only where the text differs from all of the last time."""
+        kept: dict[bytes, T] = {}
         values: list[T] = []
-        kept: dict[object, tuple[tuple[object, ...], T]] = {}
-        for raw in rows:
-            key, facts = str(raw.get(self._key)), tuple(map(raw.get, self._fields))
-            known = self._kept.get(key)
-            if known is None or known[0] != facts:
-                known = (facts, make(raw))
-            kept[key] = known
-            values.append(known[1])
+        for text in texts:
+            key = blake2b(text, digest_size=16).digest()
+            known = key in self._kept
+            kept[key] = self._kept[key] if known else self._make(parsed(text))
+            values.append(kept[key])
         self._kept = kept
         return values
 
@@ -76,22 +63,22 @@ class Readings:
     def __init__(self, connection: Connection) -> None:
         self.options = dict(connection.options)
         self._topology = Topology(self.options)
-        self._nodes: Memo[SeenNode] = Memo("name", NODE_FIELDS)
-        self._jobs: Memo[SeenJob] = Memo("job_id", JOB_FIELDS)
+        self._nodes = Memo(self._node)
+        self._jobs = Memo(self._job)
         self._threads: dict[str, int] = {}
 
-    def nodes(self, rows: Iterable[Json]) -> list[SeenNode]:
+    def nodes(self, texts: Iterable[bytes]) -> list[SeenNode]:
         """Nodes; read before the jobs, which need their threads."""
-        seen = self._nodes.of(rows, self._node)
+        seen = self._nodes.of(texts)
         threads = {one.node.name: one.threads for one in seen}
         if threads != self._threads:
             self._threads = threads
-            self._jobs = Memo("job_id", JOB_FIELDS)
+            self._jobs = Memo(self._job)
         return seen
 
-    def jobs(self, rows: Iterable[Json]) -> list[SeenJob]:
+    def jobs(self, texts: Iterable[bytes]) -> list[SeenJob]:
         """Jobs of the controller."""
-        return self._jobs.of(rows, self._job)
+        return self._jobs.of(texts)
 
     def _node(self, raw: Json) -> SeenNode:
         used = gres.count(raw.get("gres_used"))

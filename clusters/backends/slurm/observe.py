@@ -13,9 +13,15 @@ from clusters.backends.slurm.memo import Readings, SeenJob, readings_of
 from clusters.backends.slurm.read import JobRow
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.translate import comment_of, owner_mark
-from clusters.backends.slurm.values import number
+from clusters.backends.slurm.values import Json, number
 from clusters.core.backend import BackendError, BackendUnavailableError
-from clusters.core.observation import GangSeen, GangState, Observation, Run
+from clusters.core.observation import (
+    ACCOUNTING_LAG_MS,
+    GangSeen,
+    GangState,
+    Observation,
+    Run,
+)
 from kit.ids import is_fence
 
 _NAMES_A_QUERY = 200  # 40 characters each: a URL of 8 kB
@@ -37,9 +43,10 @@ def observe(
     Raises:
         BackendUnavailableError: the controller (or slurmrestd) does not answer.
     """
-    cluster_s = cluster_clock_s(client)
-    raw_nodes = client.read("nodes").rows("nodes")
-    raw_jobs = client.read("jobs").rows("jobs")
+    statistics = _statistics(client)
+    cluster_s = _clock_s(statistics)
+    raw_nodes = client.read("nodes").texts("nodes")
+    raw_jobs = client.read("jobs").texts("jobs")
     partitions = client.read("partitions").rows("partitions")
     reservations = client.read("reservations").rows("reservations")
     readings = _readings(client)
@@ -60,7 +67,10 @@ def observe(
         since_s = since_ms // 1000 + cluster_s - now_ms // 1000
         found, answered = _history(client, [_path(client, f"start_time=uts{since_s}")])
         history = {name: runs for name, runs in found.items() if is_fence(name)}
-    gangs = [_from_controller(row, history.get(row.name, ())) for row in rows]
+    is_behind = not answered or number(statistics.get("dbd_agent_queue_size"))
+    is_off = client.connection.options.get("accounting") == "off"
+    heard_ms = cluster_s * 1000 if is_off or not is_behind else None
+    gangs = [_from_controller(row, history.get(row.name, ()), heard_ms) for row in rows]
     gangs += [_from_accounting(history[name]) for name in sorted(history.keys() - present)]
     return Observation(
         begun_ms=now_ms,
@@ -111,9 +121,23 @@ def cluster_clock_s(client: SlurmClient) -> int:
     """The controller's clock in whole seconds: slurmrestd sends no Date, but `diag` tells the time.
 
     It is asked first, so all that follows in an observation held at this time or later.
+
+    Raises:
+        BackendUnavailableError: no answer, or one without the time.
     """
-    statistics = client.read("diag").body.get("statistics")
-    return number(statistics.get("req_time")) or 0 if isinstance(statistics, dict) else 0
+    return _clock_s(_statistics(client))
+
+
+def _statistics(client: SlurmClient) -> Json:
+    told = client.read("diag").part("statistics")
+    return told if isinstance(told, dict) else {}
+
+
+def _clock_s(statistics: Json) -> int:
+    told = number(statistics.get("req_time"))
+    if not told:
+        raise BackendUnavailableError("its diag does not tell the time", code="unreadable")
+    return told
 
 
 def _history(
@@ -158,22 +182,43 @@ def _is_ours(client: SlurmClient, row: JobRow) -> bool:
     return options.get("accounting_comments", "yes") == "no"
 
 
-def _from_controller(row: JobRow, history: Iterable[JobRow]) -> GangSeen:
-    """The controller knows the present; accounting adds the runs before it."""
-    runs = {
+def _from_controller(row: JobRow, history: Iterable[JobRow], heard_ms: int | None) -> GangSeen:
+    """The controller knows the present; accounting adds the runs before it.
+
+    It may be away or behind (`heard_ms` is None, else the cluster's time of its answer) and miss a
+    run or its end: then the gang is not whole. What it has not told a while after the present began it
+    does not have: a run without an end ended when the job was requeued, at the latest.
+    """
+    told = {
         run.start_ms: run for past in history if past.job_id == row.job_id and (run := past.run)
     }
     if row.run is not None:
-        runs = {start: run for start, run in runs.items() if start < row.run.start_ms}
-        runs[row.run.start_ms] = row.run
-    return read.gang_from(row, tuple(runs[start] for start in sorted(runs)))
+        told = {start: run for start, run in told.items() if start < row.run.start_ms}
+    runs = [told[start] for start in sorted(told)]
+    is_told = sum(run.end_ms is not None for run in runs) >= row.restarts
+    present_ms = row.ended_ms or row.started_ms or row.submitted_ms or 0
+    is_late = heard_ms is not None and heard_ms > present_ms + ACCOUNTING_LAG_MS
+    if is_late and not is_told:
+        runs = _closed(runs, row.submitted_ms or 0)
+    if row.run is not None:
+        runs.append(row.run)
+    return replace(read.gang_from(row, tuple(runs)), is_whole=is_told or is_late)
+
+
+def _closed(runs: Sequence[Run], requeued_ms: int) -> list[Run]:
+    """Runs in order, each with an end: until the next one, the last until the requeue."""
+    nexts = [*(run.start_ms for run in runs[1:]), requeued_ms]
+    return [
+        replace(run, end_ms=then_ms) if run.end_ms is None and then_ms > run.start_ms else run
+        for run, then_ms in zip(runs, nexts, strict=False)  # none: nothing to end
+    ]
 
 
 def _from_accounting(rows: tuple[JobRow, ...]) -> GangSeen:
     """An attempt only accounting still knows. Its last row is what became of it.
 
     Of two jobs of one name the one that ran counts (the other was a cancelled duplicate). A
-    row that is not final while the controller has no such job is nobody's truth: unknown.
+    row that is not the end while the controller has no such job is nobody's truth: unknown.
     """
     ran = [row for row in rows if row.started_ms is not None]
     chosen = min(ran or rows, key=lambda row: row.job_id).job_id
@@ -181,6 +226,6 @@ def _from_accounting(rows: tuple[JobRow, ...]) -> GangSeen:
     last = mine[-1]
     runs: tuple[Run, ...] = tuple(run for row in mine if (run := row.run))
     seen = read.gang_from(last, runs)
-    if last.state.is_final:
+    if last.is_end:
         return seen
     return replace(seen, state=GangState.UNKNOWN)

@@ -8,7 +8,7 @@ from clusters.backends.slurm.observe import cluster_clock_s, topology_of
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.values import Json
 from clusters.core.backend import BackendError, Finding, ProbeReport
-from clusters.core.observation import NodeSeen, QueueSeen
+from clusters.core.observation import NodeSeen, QueueSeen, clock_skew_ms
 
 MAX_SKEW_MS = 5_000
 _FIXES = {
@@ -24,8 +24,8 @@ def probe(client: SlurmClient, now_ms: int) -> ProbeReport:
     """Versions, rights, clock, capabilities. A cluster that cannot be reached is a finding, too."""
     try:
         dialect = client.dialect
-        diag = client.read("diag").body
-        cluster_ms = cluster_clock_s(client) * 1000
+        meta = client.read("diag").part("meta") or {}
+        skew = clock_skew_ms(cluster_clock_s(client) * 1000, now_ms)
         nodes = client.read("nodes").rows("nodes")
         partitions = client.read("partitions").rows("partitions")
         topology = topology_of(client)
@@ -40,14 +40,13 @@ def probe(client: SlurmClient, now_ms: int) -> ProbeReport:
         _queues([read.queue(raw) for raw in partitions]),
         _devices(seen),
         _topology(seen, topology),
-        _clock(cluster_ms - now_ms),
+        _clock(skew),
         *_fixed(can_drain=dialect.can_drain),
     )
-    return ProbeReport(_release(diag), dialect.api, cluster_ms - now_ms, findings)
+    return ProbeReport(_release(meta), dialect.api, skew, findings)
 
 
-def _release(body: Json) -> str:
-    meta = body.get("meta") or {}
+def _release(meta: Json) -> str:
     told = meta.get("slurm") or meta.get("Slurm") or {}
     return str(told.get("release", ""))
 

@@ -25,7 +25,9 @@ from clusters.core.resources import NodeShape
 class JobRow:
     """One job as the controller or accounting tells it. Times in ms, None when not (yet) true.
 
-    `comment` is None where accounting has none: not stored, or not yet.
+    `comment` is None where accounting has none: not stored, or not yet. `is_end` is whether a final
+    state is the job's own end; it is not where accounting tells of a run that Slurm took back, or
+    closed the record itself because its controller had lost the job.
     """
 
     job_id: int
@@ -42,6 +44,7 @@ class JobRow:
     exit_code: int | None
     restarts: int
     pinned: tuple[str, ...] = ()
+    is_end: bool = True
 
     @property
     def run(self) -> Run | None:
@@ -100,7 +103,18 @@ def accounting_job(raw: Json) -> JobRow:
         ended_ms=seconds_to_ms(time.get("end")) if state.is_final else None,
         exit_code=exit_code(raw.get("exit_code")) if state.is_final and started else None,
         restarts=number(raw.get("restart_cnt")) or 0,
+        is_end=state.is_final and "REQUEUED" not in said and not _is_closed_unseen(state, raw),
     )
+
+
+def _is_closed_unseen(state: GangState, raw: Json) -> bool:
+    """Whether nobody cancelled a job that accounting calls cancelled.
+
+    A controller that starts without the jobs it had lets accounting close their records so, as of
+    the moment it went down (seen on 22.05; a cancel always has its user). The nodes may run on.
+    """
+    is_nobodys = "kill_request_user" in raw and not raw["kill_request_user"]
+    return state is GangState.CANCELLED and is_nobodys
 
 
 def _part(raw: Json, key: str) -> Json:

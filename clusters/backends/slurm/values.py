@@ -6,12 +6,26 @@ are `{"set", "infinite", "number"}` and states are lists. Reading by shape keeps
 
 from typing import Any
 
+import msgspec
+
 Json = dict[str, Any]
 
 # NO_VAL and INFINITE of 16, 32 and 64 bits (slurm.h) where an old reply prints them bare
 _UNSET = {
     *(2**bits - back for bits in (32, 64) for back in (1, 2)),
 }
+
+
+def parsed(text: bytes | msgspec.Raw) -> Any:
+    """The value of a JSON text. A site's words may hold bytes that are no UTF-8: they are replaced.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return msgspec.json.decode(bytes(text).decode("utf-8", "replace"))
 
 
 def number(value: object) -> int | None:

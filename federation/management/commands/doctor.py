@@ -32,6 +32,7 @@ OUTSIDE: Sequence[tuple[str, Check]] = (
 INSIDE: Sequence[tuple[str, Check]] = (
     ("workers", examination.ticks),
     ("arbiter", examination.arbiter),
+    ("recovery", examination.recovery),
     ("clusters", examination.clusters),
     ("outbox", examination.outbox),
     ("ledger", examination.ledger),

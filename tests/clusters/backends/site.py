@@ -101,7 +101,7 @@ class Site:
         }
         request: Json = {"job": body, "script": f"#!/bin/bash\n{script}\n"}
         reply = client.write("POST", "job/submit", self.stranger, request, fine=())
-        return int(reply.body["job_id"])
+        return int(reply.part("job_id"))
 
     def end_outsider(self, job_id: int) -> None:
         client = SlurmClient(self.connection, transport=self.transport)

@@ -1,5 +1,6 @@
 """What no recording shows: sites that hide, alter or forget, and calls that meet in time."""
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -322,6 +323,15 @@ def test_what_cannot_be_read_is_no_reason_to_crash() -> None:
     with pytest.raises(BackendUnavailableError) as bad:
         backend(table).observe(1, [])
     assert bad.value.code == "unreadable"
+
+
+def test_words_of_a_site_that_are_no_utf8_hide_nothing() -> None:
+    marked = job(5, "RUNNING", "None", nodes="n000", start_time=9, admin_comment="X", partition="X")
+    text = json.dumps({"errors": [], "jobs": [marked]}).encode().replace(b"X", b"\xfc")
+    table = cluster([], **{"GET jobs": httpx.Response(200, content=text)})
+    slurm = backend(table)
+    assert [gang.backend_id for gang in slurm.observe(1, []).gangs] == ["5"]
+    assert slurm.submit(GANG) == Submitted("5")
 
 
 def test_the_registry_knows_slurm() -> None:

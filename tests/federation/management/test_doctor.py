@@ -19,6 +19,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from accounting.models import Batch
 from clusters.models import Cluster, ClusterAccount, Lease
+from clusters.services.recall import free_traffic, hold_traffic
 from federation.management.commands.arbiter import LOCK
 from federation.management.commands.doctor import examine
 from federation.management.examination import Visit
@@ -97,6 +98,14 @@ def test_silent_ticks_leader_and_cluster_are_named_with_a_remedy(well: World) ->
     assert all(finding.fix for finding in troubles.values())
     Tick.objects.all().delete()
     assert "ever" in bad(found())["worker observe"].words
+
+
+def test_a_recovery_that_is_not_finished_is_said(well: World) -> None:
+    assert "recovery" not in bad(found())
+    hold_traffic(since=None, now=timezone.now())
+    assert "manage.py recover" in bad(found())["recovery"].fix
+    free_traffic(now=timezone.now())
+    assert "recovery" not in bad(found())
 
 
 def test_a_leader_that_is_gone(db: None) -> None:
