@@ -30,4 +30,4 @@ def sum_up_spot_use(*, now: datetime, half_life_ms: int) -> int:
                 "since": now_ms - FORGOTTEN * half_life_ms,
             },
         )
-        return cursor.rowcount
+        return int(cursor.rowcount)

@@ -90,7 +90,8 @@ def cluster_views(now: datetime, users: Any, held: Iterable[Held]) -> tuple[Clus
 
 def _class_is_fixed(options: Mapping[str, Any]) -> bool:
     """Whether the classes are different QOS there: a running gang keeps the one it has."""
-    return options.get(f"qos.{GUARANTEED}", "") != options.get(f"qos.{SPOT}", "")
+    guaranteed, spot = (options.get(f"qos.{name}", "") for name in (GUARANTEED, SPOT))
+    return bool(guaranteed != spot)
 
 
 def take_fleet(users: Iterable[UUID]) -> tuple[FleetView, ...]:

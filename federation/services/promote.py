@@ -1,8 +1,9 @@
 """Makes promotions true: gangs that run as spot go on as guaranteed, from now on and in the books."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db.models import F
 
@@ -67,11 +68,12 @@ def _with_quota_as_seen(plan: Plan) -> Sequence[Promotion]:
         .select_for_update(no_key=True)
         .values_list("tenant_id", "flavor_id", "cluster_id", "revision")
     )
+    now: dict[tuple[UUID, str, UUID | None], int]
     now = {(tenant, flavor, place): revision for tenant, flavor, place, revision in rows}
     seen = {(row.tenant, row.flavor, row.cluster): row.revision for row in plan.basis.quotas}
 
     def is_as_seen(one: Promotion) -> bool:
-        places = [
+        places: list[tuple[UUID, str, UUID | None]] = [
             (above, one.flavor, place)
             for above in lineages[one.tenant]
             for place in (one.cluster, None)
@@ -81,7 +83,7 @@ def _with_quota_as_seen(plan: Plan) -> Sequence[Promotion]:
     return [one for one in plan.promotions if is_as_seen(one)]
 
 
-def _event(promotion: Promotion, job: dict[str, Any], cluster: str) -> Change:
+def _event(promotion: Promotion, job: Mapping[str, Any], cluster: str) -> Change:
     return Change(
         kind="job.promoted",
         subject=str(job["uuid"]),
