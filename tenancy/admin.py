@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse
 
 from kit.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from tenancy.models import ApiToken, AuditEntry, Event, Membership, Tenant, User
-from tenancy.services.access import create_tenant, revoke_token, set_member, set_open
+from tenancy.services.access import create_tenant, revoke_token, set_member
 from tenancy.services.people import create_person, set_password, update_person
-from tenancy.services.tree import set_title
+from tenancy.services.tree import update_tenant
 
 admin.site.site_header = admin.site.site_title = "Muster"
 admin.site.index_title = "Configuration"
@@ -135,19 +135,12 @@ class TenantAdmin(ServiceAdmin):
             title=values["title"],
             now=now,
         )
-        return self._set_open(tenant, values, actor, now)
+        return self.update(tenant, values, actor, now)
 
     def update(self, held: Tenant, values: Mapping[str, Any], actor: Any, now: datetime) -> Tenant:
         """Changes the title; closes or opens."""
-        set_title(actor=actor, tenant=held, title=values["title"], now=now)
-        return self._set_open(held, values, actor, now)
-
-    def _set_open(
-        self, tenant: Tenant, values: Mapping[str, Any], actor: Any, now: datetime
-    ) -> Tenant:
-        is_open, why = values["is_open"], values["why"]
-        set_open(actor=actor, tenant=tenant, is_open=is_open, why=why, now=now)
-        return Tenant.objects.get(pk=tenant.pk)
+        changes = {name: values[name] for name in ("title", "is_open")}
+        return update_tenant(actor=actor, tenant=held, changes=changes, why=values["why"], now=now)
 
     @admin.action(description="Close: finish what runs, start nothing")
     def close(self, request: HttpRequest, rows: Any) -> HttpResponse | None:
@@ -161,7 +154,7 @@ class TenantAdmin(ServiceAdmin):
 
     def _closer(self, *, is_open: bool) -> Any:
         def act(tenant: Tenant, actor: Any, now: datetime) -> None:
-            set_open(actor=actor, tenant=tenant, is_open=is_open, why="", now=now)
+            update_tenant(actor=actor, tenant=tenant, changes={"is_open": is_open}, now=now)
 
         return act
 

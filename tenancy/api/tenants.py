@@ -5,6 +5,7 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kit.errors import InvalidContentError, NotFoundError, PermissionDeniedError
 from tenancy.api.endpoint import (
     PAGING,
     TEXT,
@@ -12,9 +13,13 @@ from tenancy.api.endpoint import (
     UUID_TEXT,
     Endpoint,
     Query,
+    answer_creating,
+    clock,
     component,
     document,
     etag,
+    expected_version,
+    fields_of,
     many,
     operation,
     or_null,
@@ -23,9 +28,18 @@ from tenancy.api.endpoint import (
     page_response,
     user_of,
 )
-from tenancy.models import Membership, Tenant
-from tenancy.permissions import CanRead
-from tenancy.selectors.tenants import members_page, tenant_page, visible_tenant
+from tenancy.models import Membership, Tenant, User
+from tenancy.permissions import CanManage, CanRead
+from tenancy.selectors.tenants import (
+    managed_tenant,
+    members_page,
+    owned_tenant,
+    tenant_page,
+    visible_tenant,
+)
+from tenancy.services.access import create_tenant
+from tenancy.services.idempotency import Answer
+from tenancy.services.tree import remove_tenant, update_tenant
 
 TENANT = component(
     "Tenant",
@@ -38,6 +52,17 @@ TENANT = component(
         is_open=TRUTH,
     ),
 )
+NEW_TENANT: dict[str, Any] = {
+    "type": "object",
+    "properties": {"name": TEXT, "parent": or_null(TEXT), "title": TEXT},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+TENANT_CHANGE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"title": TEXT, "is_open": TRUTH, "why": TEXT},
+    "additionalProperties": False,
+}
 MEMBER = component("Member", document(username=TEXT, name=TEXT, role=TEXT, tenant=TEXT))
 
 
@@ -60,6 +85,45 @@ class Tenants(Endpoint):
         )
         return page_response(request, page, rows, tenant_document, lambda row: row.path)
 
+    @operation(
+        CanManage,
+        "Add a tenant",
+        takes=NEW_TENANT,
+        gives=TENANT,
+        status=201,
+        creates=True,
+        name="create_tenant",
+    )
+    def post(self, request: Request) -> Response:
+        """Below one that the caller owns; at the top (`parent` null) by an admin."""
+        body = fields_of(request, ("name", "parent", "title"))
+        user = user_of(request)
+
+        def act() -> Answer:
+            tenant = create_tenant(
+                actor=user,
+                name=body.get("name", ""),
+                parent=_parent(user, body.get("parent")),
+                title=body.get("title", ""),
+                now=clock(),
+            )
+            return Answer(201, tenant_document(tenant))
+
+        return answer_creating(request, "create_tenant", act)
+
+
+def _parent(user: User, path: object) -> Tenant | None:
+    if path is None:
+        if not user.is_superuser:
+            raise PermissionDeniedError("Only an admin makes an organisation; name a parent.")
+        return None
+    if not isinstance(path, str):
+        raise InvalidContentError("Give the path of a tenant, or null.", pointer="/parent")
+    try:
+        return owned_tenant(user, path)
+    except NotFoundError as error:
+        raise InvalidContentError(error.detail, pointer="/parent") from None
+
 
 class OneTenant(Endpoint):
     """A node of the tree."""
@@ -69,6 +133,42 @@ class OneTenant(Endpoint):
         """By its path."""
         tenant = visible_tenant(user_of(request), path)
         return Response(tenant_document(tenant), headers={"ETag": etag(tenant.revision)})
+
+    @operation(
+        CanManage,
+        "Change a tenant",
+        takes=TENANT_CHANGE,
+        gives=TENANT,
+        matches=True,
+        name="change_tenant",
+    )
+    def patch(self, request: Request, path: str) -> Response:
+        """Its title; whether it is open. Closed, it finishes what runs and starts nothing.
+
+        By an admin, or an owner of a tenant above.
+        """
+        user = user_of(request)
+        tenant = managed_tenant(user, path)
+        body = fields_of(request, ("title", "is_open", "why"))
+        why = body.pop("why", "")
+        changed = update_tenant(
+            actor=user,
+            tenant=tenant,
+            changes=body,
+            expected_revision=expected_version(request),
+            why=why,
+            now=clock(),
+        )
+        return Response(tenant_document(changed), headers={"ETag": etag(changed.revision)})
+
+    @operation(CanManage, "Take a tenant away", status=204, matches=True, name="remove_tenant")
+    def delete(self, request: Request, path: str) -> Response:
+        """One that never did anything; what has a history is closed instead (409)."""
+        user = user_of(request)
+        tenant = managed_tenant(user, path)
+        expected = expected_version(request)
+        remove_tenant(actor=user, tenant=tenant, expected_revision=expected, now=clock())
+        return Response(status=204)
 
 
 class Members(Endpoint):

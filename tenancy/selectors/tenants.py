@@ -1,6 +1,7 @@
 """Reads of the tree and its members."""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from django.db.models import Q
 
@@ -29,13 +30,28 @@ def managed_tenant(user: User, path: str) -> Tenant:
         PermissionDeniedError: the user may see it only.
     """
     tenant = visible_tenant(user, path)
-    above = tenant.lineage[:-1]
-    owned = Membership.objects.filter(user=user, role=Role.OWNER, tenant__in=above)
-    if not user.is_superuser and not owned.exists():
-        raise PermissionDeniedError(
-            f"Only an admin, or an owner of a tenant above {path}, sets what it is owed."
-        )
+    _require_owner(
+        user, tenant.lineage[:-1], f"Only an admin, or an owner of a tenant above {path}"
+    )
     return tenant
+
+
+def owned_tenant(user: User, path: str) -> Tenant:
+    """One tenant below which the user may make others: an admin, or its owner.
+
+    Raises:
+        NotFoundError: there is none, or the user may not see it.
+        PermissionDeniedError: the user may see it only.
+    """
+    tenant = visible_tenant(user, path)
+    _require_owner(user, tenant.lineage, f"Only an admin, or an owner of {path}")
+    return tenant
+
+
+def _require_owner(user: User, tenants: Sequence[UUID], who: str) -> None:
+    owned = Membership.objects.filter(user=user, role=Role.OWNER, tenant__in=tenants)
+    if not user.is_superuser and not owned.exists():
+        raise PermissionDeniedError(f"{who} may.")
 
 
 def tenant_page(user: User, *, under: Sequence[str], after: str | None, limit: int) -> list[Tenant]:

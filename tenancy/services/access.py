@@ -18,6 +18,11 @@ RESERVED = frozenset({"quotas", "usage", "members"})  # /tenants/{path}/quotas a
 LONGEST_TOKEN_LIFE = timedelta(days=366)
 
 
+def is_title(text: object) -> bool:
+    """Whether it is a title that people can read: at most 200 printable letters, or none."""
+    return isinstance(text, str) and len(text) <= 200 and (text == "" or text.isprintable())
+
+
 @transaction.atomic
 def create_tenant(
     *, actor: User | None, name: str, parent: Tenant | None, title: str = "", now: datetime
@@ -28,8 +33,10 @@ def create_tenant(
         InvalidContentError: the name is not `[a-z0-9-]{1,63}`, or reserved.
         ConflictError: the parent has a child of that name already.
     """
+    if not is_title(title):
+        raise InvalidContentError("Use at most 200 printable letters.", pointer="/title")
     try:
-        NAME(name)
+        NAME(name if isinstance(name, str) else "")
     except ValidationError:
         raise InvalidContentError(str(NAME.message), pointer="/name") from None
     if name in RESERVED:
@@ -51,23 +58,6 @@ def create_tenant(
         now=now,
     )
     return tenant
-
-
-@transaction.atomic
-def set_open(*, actor: User | None, tenant: Tenant, is_open: bool, why: str, now: datetime) -> None:
-    """Closes a tenant (what runs finishes, nothing starts) or opens it again."""
-    changed = Tenant.objects.filter(id=tenant.id, is_open=not is_open).update(is_open=is_open)
-    if changed:
-        write_audit(
-            actor=actor,
-            action="open" if is_open else "close",
-            object_type="tenant",
-            object_id=tenant.path,
-            before={"is_open": not is_open},
-            after={"is_open": is_open},
-            why=why,
-            now=now,
-        )
 
 
 @transaction.atomic

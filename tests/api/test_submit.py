@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from federation.models import Job
 from tenancy.models import Event, IdempotencyRecord
-from tenancy.services.access import set_open
+from tenancy.services.tree import update_tenant
 from tests.api.world import OTHER, TEAM, World, caller, problem, spots
 from tests.federation.bad_bodies import BAD
 from tests.federation.bodies import small, whole
@@ -131,7 +131,7 @@ def test_a_viewer_may_not_submit(world: World) -> None:
 
 
 def test_a_closed_tenant_takes_no_jobs(world: World) -> None:
-    set_open(actor=None, tenant=world.team, is_open=False, why="", now=NOW)
+    update_tenant(actor=None, tenant=world.team, changes={"is_open": False}, now=NOW)
     assert spots(world.bob.post("/jobs", small(tenant=TEAM))) == [("/tenant", "tenant_closed")]
 
 

@@ -17,7 +17,8 @@ from tenancy.selectors.access import (
     visible_tenant_ids,
     visible_tenants,
 )
-from tenancy.services.access import create_tenant, create_token, revoke_token, set_member, set_open
+from tenancy.services.access import create_tenant, create_token, revoke_token, set_member
+from tenancy.services.tree import update_tenant
 from tests import make
 from tests.make import NOW
 
@@ -139,7 +140,7 @@ def test_closing_and_opening_are_acts_and_doing_it_twice_is_none() -> None:
     ada, acme = make.admin(), make.tenant("acme")
     for is_open in (False, False, True, True):
         tenant = Tenant.objects.get(pk=acme.pk)
-        set_open(actor=ada, tenant=tenant, is_open=is_open, why="audit", now=NOW)
+        update_tenant(actor=ada, tenant=tenant, changes={"is_open": is_open}, why="audit", now=NOW)
         assert Tenant.objects.get().is_open is is_open
     acts = AuditEntry.objects.filter(object_id="acme", action__in=["close", "open"])
     assert [entry.action for entry in acts.order_by("id")] == ["close", "open"]
