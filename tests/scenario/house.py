@@ -158,9 +158,7 @@ class House:
         place, cluster = self.laboratory.clusters[name], self.clusters[name]
         place.running.key = key
         with self.process(kill), suppress(ProbeFailedError):
-            rotate_credentials(
-                actor=None, cluster=cluster, secret=key, now=self.laboratory.clock()
-            )
+            rotate_credentials(actor=None, cluster=cluster, secret=key, now=self.laboratory.clock())
 
     def mend(self, name: str) -> None:
         """An admin opens a cluster again, and Muster gets the key that it has now."""
