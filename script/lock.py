@@ -1,4 +1,4 @@
-"""Write requirements.txt and requirements-dev.txt from pyproject.toml, or check that they follow it.
+"""Write the requirement files from pyproject.toml, or check that they follow it.
 
 One lock serves every Python from 3.11 on and every platform; it names no package index, so it
 installs from whichever one the machine uses.
@@ -15,6 +15,7 @@ from pathlib import Path
 from script import bootstrap
 from script.console import Console, SetupError
 
+TRACES = ("--extra", "traces")
 NO_UV = """\
 uv was not found; it writes the lock files. Install it (pip install uv), then run this again."""
 
@@ -23,10 +24,12 @@ def direct_dependencies(root: Path = bootstrap.ROOT) -> dict[str, list[str]]:
     """Return the names (normalised) that pyproject.toml asks for, by lock file."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     runtime = project["project"]["dependencies"]
+    traces = project["project"]["optional-dependencies"]["traces"]
     development = project["dependency-groups"]["dev"]
     return {
         bootstrap.RUNTIME: sorted(map(_name, runtime)),
-        bootstrap.DEVELOPMENT: sorted(map(_name, [*runtime, *development])),
+        bootstrap.TRACES: sorted(map(_name, [*runtime, *traces])),
+        bootstrap.DEVELOPMENT: sorted(map(_name, [*runtime, *traces, *development])),
     }
 
 
@@ -58,10 +61,13 @@ def main(argv: list[str]) -> int:
         drafts = Path(directory)
         shutil.copy(bootstrap.ROOT / "pyproject.toml", drafts)
         if not arguments.upgrade:  # keep the versions that are locked now
-            for name in (bootstrap.RUNTIME, bootstrap.DEVELOPMENT):
+            for name in direct_dependencies():
                 shutil.copy(bootstrap.ROOT / name, drafts / name)
         _compile(uv, drafts, bootstrap.RUNTIME)
-        _compile(uv, drafts, bootstrap.DEVELOPMENT, "--group", "dev", "-c", bootstrap.RUNTIME)
+        _compile(uv, drafts, bootstrap.TRACES, *TRACES, "-c", bootstrap.RUNTIME)
+        _compile(
+            uv, drafts, bootstrap.DEVELOPMENT, *TRACES, "--group", "dev", "-c", bootstrap.TRACES
+        )
         stale = [path.name for path in sorted(drafts.glob("*.txt")) if _differs(path)]
         if arguments.check:
             console.plain(f"stale: {', '.join(stale)}" if stale else "the locks are in step")

@@ -118,7 +118,7 @@ class Stack:
         process = self.running[name]
         process.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            process.wait(30)
+            process.wait(60)
 
     def restart(self, name: str) -> None:
         """Kills a process without warning and starts it again."""
@@ -143,7 +143,7 @@ class Stack:
         return httpx.Client(
             base_url=f"{self.url}/api/v1",
             headers={"Authorization": f"Bearer {token}"},
-            timeout=30,
+            timeout=60,
         )
 
 

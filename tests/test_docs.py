@@ -104,7 +104,10 @@ def test_every_reason_that_the_code_gives_is_explained() -> None:
 
 def test_every_direct_dependency_says_why() -> None:
     project = tomllib.loads(Path("pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    optional = project["project"]["optional-dependencies"]["traces"]
+    wanted = [
+        *project["project"]["dependencies"], *optional, *project["dependency-groups"]["dev"]
+    ]  # fmt: skip
     names = {re.split(r"[\[~=<>! ]", item)[0].lower() for item in wanted}
     cells = re.findall(r"^\| ([^|]+) \|", Path("docs/dependencies.md").read_text(), re.MULTILINE)
     explained = {name.strip() for cell in cells for name in cell.split(",")}

@@ -66,7 +66,7 @@ class Simulated:
 
     def state(self) -> dict[str, Any]:
         """What the laboratory says of itself."""
-        return dict(httpx.get(f"{self.endpoint}/_control/state", timeout=5).json())
+        return dict(httpx.get(f"{self.endpoint}/_control/state", timeout=60).json())
 
     def slurm(self, method: str, path: str, user: str = "root", **options: Any) -> dict[str, Any]:
         """Calls Slurm's REST interface past Muster, as anybody of the cluster could."""
@@ -76,7 +76,7 @@ class Simulated:
             method,
             f"{self.endpoint}/{path}",
             headers={"X-SLURM-USER-NAME": user, "X-SLURM-USER-TOKEN": token},
-            timeout=10,
+            timeout=60,
             **options,
         )
         return dict(answer.json())
@@ -107,7 +107,7 @@ class Simulated:
 
     def control(self, deed: str, **data: Any) -> dict[str, Any]:
         """Pulls a lever of the laboratory."""
-        answer = httpx.post(f"{self.endpoint}/_control/{deed}", json=data, timeout=10)
+        answer = httpx.post(f"{self.endpoint}/_control/{deed}", json=data, timeout=60)
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
@@ -155,7 +155,7 @@ def simulated(directory: Path, **clusters: Mapping[str, Any]) -> Iterator[dict[s
         yield made
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
 
 
 def like_new(clusters: dict[str, Simulated]) -> dict[str, Simulated]:

@@ -59,9 +59,12 @@ def give_back(*, cluster_id: UUID, kind: Lease.Kind, epoch: int, now: datetime) 
 
 
 def patience(error: Exception) -> timedelta | None:
-    """How long the cluster asked to be left alone, at most REST_CAP; None = it did not."""
+    """How long the cluster asked to be left alone, within reason; None = it did not."""
     asked_s = getattr(error, "retry_after_s", None)
-    return None if asked_s is None else min(timedelta(seconds=asked_s), REST_CAP)
+    if asked_s is None:
+        return None
+    longest_s = REST_CAP.total_seconds()  # compared as numbers: no timedelta holds 400 digits
+    return max(BACKOFF_FIRST, timedelta(seconds=min(asked_s, longest_s)))
 
 
 def rest(*, cluster_id: UUID, kind: Lease.Kind, epoch: int, until: datetime) -> None:

@@ -161,7 +161,8 @@ def _the_one(objects: Sequence[GangSeen]) -> GangSeen | None:
             return 0, _number(found)
         if found.runs:
             return 1, _number(found)
-        return (3 if found.state.is_final else 2), _number(found)
+        lives = not found.state.is_final and found.state is not GangState.UNKNOWN
+        return (2 if lives else 3), _number(found)
 
     return min(objects, key=rank, default=None)
 

@@ -64,6 +64,10 @@ def configuration(visit: Visit) -> Iterator[Finding]:
             environment.lease_ms <= environment.backend_timeout_ms,
             "Make MUSTER_LEASE_MS larger than MUSTER_BACKEND_TIMEOUT_MS.",
         ),
+        "OTEL_EXPORTER_OTLP_ENDPOINT is set, and what traces need is not installed": (
+            settings.TRACES_WANTED and not settings.TRACES,
+            "pip install -r requirements-traces.txt, or unset it.",
+        ),
     }
     found = [(words, fix) for words, (is_so, fix) in doubts.items() if is_so]
     for words, fix in found:

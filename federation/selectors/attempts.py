@@ -47,7 +47,9 @@ def fences_to_look_up(cluster_id: UUID) -> list[str]:
         ~Q(sent_at=None), cluster_id=cluster_id, kind=Command.Kind.SUBMIT
     ).values("fence")
     return list(
-        OPEN_ATTEMPTS.filter(cluster_id=cluster_id, fence__in=sent).values_list("fence", flat=True)
+        OPEN_ATTEMPTS.filter(cluster_id=cluster_id, fence__in=sent)
+        .order_by()
+        .values_list("fence", flat=True)
     )
 
 

@@ -41,6 +41,8 @@ def clock() -> datetime:
 
 def fill(world: Any, name: str, ours: int, others: int) -> None:
     """So many running jobs of one GPU that are ours, and foreign ones of a node each."""
+    from clusters.models import Command
+    from clusters.selectors.traffic import OPEN
     from federation.services.submit import MOST_JOBS, submit_jobs
 
     spec = world.spec(nodes=1, gpus=1, seconds=86_400)
@@ -48,10 +50,11 @@ def fill(world: Any, name: str, ours: int, others: int) -> None:
         submit_jobs(user=world.user, specs=[spec] * min(MOST_JOBS, ours - first), now=clock())
     cluster = world.simulated[name]
     world.decide()
-    world.deliver()
-    with httpx.Client(base_url=cluster.endpoint, timeout=60) as lever:
-        for _ in range(others):
-            lever.post("/_control/foreign/add", json={"nodes": 1, "seconds": 86_400})
+    while Command.objects.filter(state__in=OPEN).exists():
+        world.deliver()
+    given = {"nodes": 1, "seconds": 86_400, "count": others}
+    lever = f"{cluster.endpoint}/_control/foreign/add"
+    httpx.post(lever, json=given, timeout=300).raise_for_status()
 
 
 def one_pass(world: Any, name: str) -> None:

@@ -4,10 +4,10 @@ Real processes over simulated clusters whose jobs of minutes take seconds. Jobs 
 they are done, never more than a fixed number at once. Retention is compressed as well: what was over
 for a minute is deleted, by the services that do it after days, on a clock that is ahead.
 
-Progress goes to stderr. Prints one JSON line: for each process the slope of its resident memory
-after the first tenth (MB per 1,000 jobs, with its standard error; flat means within two errors of
-0), the most rows that tables with a retention ever had and what all tables hold at the end, and the
-lag at the end in cycles.
+Progress goes to stderr. Prints one JSON line: of each process the mean resident memory by tenths of
+the jobs (flat means that the last is that of the second within some percent) and its slope after the
+first (MB per 1,000 jobs, with its standard error); the most rows that tables with a retention ever
+had and what all tables hold at the end; the lag at the end in cycles.
 """
 
 import argparse
@@ -58,6 +58,14 @@ def slope(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     rise = sum((x - mean_x) * (y - mean_y) for x, y in points) / spread
     rest = sum((y - mean_y - rise * (x - mean_x)) ** 2 for x, y in points)
     return rise, math.sqrt(rest / (len(points) - 2) / spread)
+
+
+def by_tenths(points: Sequence[tuple[float, float]], end: float) -> list[float]:
+    """The mean of y for each tenth of x up to `end` that has points."""
+    tenths: dict[int, list[float]] = {}
+    for x, y in points:
+        tenths.setdefault(min(int(x / end * 10), 9), []).append(y)
+    return [round(sum(found) / len(found), 1) for _, found in sorted(tenths.items())]
 
 
 def oldest_order() -> float:
@@ -181,9 +189,14 @@ def main() -> None:
         name: [round(value, 4) for value in slope([(x, memory[name]) for x, memory in settled])]
         for name in PROCESSES
     }
+    memory_by_tenths = {
+        name: by_tenths([(x, memory[name]) for x, memory in press.samples], jobs / 1000)
+        for name in PROCESSES
+    }
     report(
         "load",
         {
+            "rss_mb_by_tenths": memory_by_tenths,
             "rss_mb_per_1000_jobs_and_error": slopes,
             "lag_cycles": round(lag, 1),
             "most_rows": press.most_rows,

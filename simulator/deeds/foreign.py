@@ -20,23 +20,30 @@ def add(
     comment: str = "",
     nodelist: str = "",
     hold: bool = False,
+    count: int = 1,
 ) -> Json:
-    """A foreign job on so many whole `nodes`, of anybody and under any name, one of ours too."""
+    """Foreign jobs on so many whole `nodes` each, of anybody and under any name, one of ours too.
+
+    Gives the id of the last.
+    """
     cluster.now_ms()
     defaults = cluster.config.foreign or Foreign()
     known = cluster.config.users
-    job = submit_foreign(
-        cluster.world,
-        user=user or (known[-1].name if known else defaults.users[0]),
-        account=account,
-        name=defaults.name if name is None else name,
-        nodes=nodes,
-        seconds=seconds,
-        comment=comment,
-        hold=hold,
-        required=tuple(expand(nodelist)) if nodelist else (),
-    )
-    return {"job_id": job.id}
+    last = 0
+    for _ in range(count):
+        job = submit_foreign(
+            cluster.world,
+            user=user or (known[-1].name if known else defaults.users[0]),
+            account=account,
+            name=defaults.name if name is None else name,
+            nodes=nodes,
+            seconds=seconds,
+            comment=comment,
+            hold=hold,
+            required=tuple(expand(nodelist)) if nodelist else (),
+        )
+        last = job.id
+    return {"job_id": last}
 
 
 def take(cluster: Running, *, nodes: str, seconds: int = 600) -> Json:

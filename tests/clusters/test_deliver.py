@@ -200,7 +200,9 @@ def test_a_cluster_that_asks_for_patience_gets_it_and_no_breaker_trips() -> None
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("seconds", ["1000000", "soon", "-4"])
+@pytest.mark.parametrize(
+    "seconds", ["0", "1000000", "9" * 400, "soon", "-4", "Sun, 06 Nov 1994 08:49:37 GMT"]
+)
 def test_a_patience_that_makes_no_sense_is_bounded(seconds: str) -> None:
     cluster = member_cluster()
     order(cluster, 1)

@@ -10,6 +10,7 @@ import pytest
 from django.conf import settings
 
 from federation.models import Attempt, Job
+from tests.config.otlp import Spans, receiver
 from tests.stack import Stack, eventually, started
 from tests.world import World, make_world, simulated
 
@@ -40,7 +41,7 @@ def about(stack: Stack, job: str) -> dict[str, list[dict[str, Any]]]:
 def test_a_job_is_found_in_every_log_by_its_id_and_no_secret_is(
     world: World, tmp_path: Path
 ) -> None:
-    with started(tmp_path, *PROCESSES, environment={"MUSTER_LOG_FORMAT": "json"}) as stack:
+    with receiver() as spans, started(tmp_path, *PROCESSES, environment=told_to(spans)) as stack:
         web = f"http://127.0.0.1:{stack.layout.web_port}"
         eventually(lambda: ready(web), within_s=240, what="web is ready")
         answer = httpx.post(
@@ -53,6 +54,7 @@ def test_a_job_is_found_in_every_log_by_its_id_and_no_secret_is(
         job = answer.json()["id"]
         row = Job.objects.filter(uuid=job, state="succeeded")
         eventually(row.exists, within_s=240, what="the job is over")
+        eventually(lambda: whole_way(spans, job), within_s=60, what="the traces came")
         found = about(stack, job)
         logs = "".join(stack.log(process) for process in PROCESSES)
     attempt = Attempt.objects.get(job__uuid=job)
@@ -71,6 +73,30 @@ def test_a_job_is_found_in_every_log_by_its_id_and_no_secret_is(
     secrets = (world.token, settings.SECRET_KEY, *settings.ENVIRONMENT.encryption_keys)
     assert not [secret for secret in secrets if secret in logs]
     assert world.simulated["aurora"].key.hex() not in logs
+
+
+def told_to(spans: Spans) -> dict[str, str]:
+    return {
+        "MUSTER_LOG_FORMAT": "json",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": spans.url,
+        "OTEL_BSP_SCHEDULE_DELAY": "200",
+    }
+
+
+def whole_way(spans: Spans, job: str) -> bool:
+    """Whether every change of the job is told in a trace, below what the process was doing."""
+    own = [span for span in spans.of("muster.job", job) if span.parent]
+    (asked,) = [span for span in spans.all if span.name == "POST api/v1/jobs"] or [None]
+    queries = {span.service for span in spans.all if span.attributes.get("db.system")}
+    return (
+        asked is not None
+        and any(span.trace == asked.trace for span in spans.of("muster.jobs", job))
+        and {span.name.split()[0] for span in own}
+        >= {"job.dispatching", "job.pending", "job.succeeded"}
+        and any(span.service == "muster-arbiter" for span in spans.of("muster.fence", "mst-"))
+        and any(span.name == "run/federation.tasks.observe" and span.parent for span in spans.all)
+        and queries >= {"muster-web", "muster-arbiter", "muster-worker-dispatch"}
+    )
 
 
 def ready(web: str) -> bool:

@@ -80,7 +80,7 @@ def test_it_wakes_by_the_doorbell_survives_a_lost_connection_and_stops_on_sigter
                 world.job()
                 with psycopg.connect(direct_url, autocommit=True) as own:
                     own.execute("NOTIFY muster")
-                    eventually(lambda n=number: Attempt.objects.count() >= n, within_s=30)
+                    eventually(lambda n=number: Attempt.objects.count() >= n, within_s=90)
                     seen.append(ArbiterTerm.objects.get().epoch)
                     own.execute(
                         "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
@@ -97,7 +97,7 @@ def test_it_wakes_by_the_doorbell_survives_a_lost_connection_and_stops_on_sigter
     try:
         call_command("arbiter")
     finally:
-        thread.join(30)
+        thread.join(90)
         signal.signal(signal.SIGTERM, before[0])
         signal.signal(signal.SIGINT, before[1])
     assert len(seen) == 2

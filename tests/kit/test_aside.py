@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kit.aside import Aside
+from kit.aside import Aside, Spaced
 from tests.stack import eventually
 
 
@@ -25,6 +25,12 @@ def hanging(aside: Aside, *keys: str) -> Iterator[None]:
 
 def _wait(end: threading.Event) -> None:
     assert end.wait(60)
+
+
+def test_of_those_that_come_together_the_first_is_let_through() -> None:
+    times = iter([10.0, 10.1, 10.49, 10.5, 10.6, 12.0])
+    spaced = Spaced(0.5, clock=lambda: next(times))
+    assert [spaced.is_due() for _ in range(6)] == [True, False, False, True, False, True]
 
 
 def test_what_is_quick_is_waited_for_and_raises_to_its_caller() -> None:

@@ -19,7 +19,7 @@ class Reader:
         self.last_id = ""
         self._lines = response.iter_lines()
 
-    def until(self, done: "Callable[[Reader], bool]", timeout_s: float = 15.0) -> bool:
+    def until(self, done: "Callable[[Reader], bool]", timeout_s: float = 60.0) -> bool:
         """Read until `done(self)`; False when the stream ended first. Heartbeats keep it awake."""
         deadline = time.monotonic() + timeout_s
         while not done(self):
@@ -51,7 +51,7 @@ def reading(url: str, token: str, since: int | None = None, **headers: str) -> I
     parameters = {} if since is None else {"since": str(since)}
     given = {"Authorization": f"Bearer {token}", **headers}
     with (
-        httpx.Client(timeout=10) as client,
+        httpx.Client(timeout=60) as client,
         client.stream("GET", f"{url}/api/v1/events", params=parameters, headers=given) as response,
     ):
         assert response.status_code == 200, response.read()

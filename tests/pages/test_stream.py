@@ -237,7 +237,7 @@ def test_a_client_that_does_not_read_is_dropped_and_resumes(server: str) -> None
             other.until(lambda it: it.events and it.events[-1]["subject"] == "other")
             beats = len(other.comments) + 10
             other.until(lambda it: len(it.comments) >= beats)  # 3 s, past the stall limit
-        silent.settimeout(20)
+        silent.settimeout(60)
         got = bytearray()
         while chunk := silent.recv(1 << 20):
             got += chunk

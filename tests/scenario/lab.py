@@ -21,7 +21,7 @@ from clusters.core.backend import Connection
 from clusters.services import deliver
 from simulator.config import Cluster, Tier, User
 from simulator.control import do
-from simulator.engine.clocks import seconds
+from simulator.engine.clocks import offset_at, seconds
 from simulator.engine.model import Job, Run, State
 from simulator.inprocess import InProcess
 from simulator.runtime import Running
@@ -132,6 +132,11 @@ class Simulated:
             )
         self.doubtful.update(key[0] for key in self._known.keys() - kept)
         return list(self._known.values())
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far its clock is ahead now."""
+        return offset_at(self.running.world, self.running.now_ms())
 
     def shown_ms(self, ms: int) -> int:
         """A moment as the cluster's accounting writes it: its own clock's, in whole seconds."""

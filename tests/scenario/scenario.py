@@ -20,6 +20,7 @@ from tests.scenario.house import Furniture, House, house
 from tests.scenario.lab import ACCOUNT, Simulated, mark_of
 from tests.scenario.truth import Tables, check_quiet, check_step, tables
 
+FURTHEST_MS = 20 * 60_000  # a token of ours is valid for half an hour
 # How long the quiet lasts at most: short steps first, so that little happens unseen; six hours.
 QUIET_MS = (*[5_000] * 8, *[60_000] * 12, *[600_000] * 36)
 
@@ -194,8 +195,9 @@ class Scenario:
             self.control(cluster, deed, name=known[attempt % len(known)])
 
     def jump(self, cluster: str, ms: int) -> None:
-        """The clock of a cluster jumps."""
-        self.control(cluster, "clock/jump", ms=ms)
+        """The clock of a cluster jumps; not so far that every token of ours is out of date there."""
+        if abs(self.lab.clusters[cluster].ahead_ms + ms) <= FURTHEST_MS:
+            self.control(cluster, "clock/jump", ms=ms)
 
     # admins
 

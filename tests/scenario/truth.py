@@ -161,7 +161,10 @@ def check_quiet(house: House, excused: frozenset[str] = frozenset()) -> None:
 
 
 def _orders_are_done() -> None:
-    left = [str(command) for command in Command.objects.filter(state__in=OPEN)]
+    left = [
+        f"{command} to {command.cluster.name}, tried {command.tries} times: {command.error}"
+        for command in Command.objects.filter(state__in=OPEN).select_related("cluster")
+    ]
     assert not left, f"orders still open: {left}"
 
 

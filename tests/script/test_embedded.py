@@ -68,7 +68,7 @@ def running(program: Program) -> Iterator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.send_signal(program.stop_signal)
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 def keeps_its_data(server: Postgres) -> None:
@@ -132,7 +132,7 @@ def test_a_server_left_by_a_killed_supervisor_is_stopped_first(server: Postgres)
     orphan = launch(server.program(dict(os.environ)))
     until(server.is_ready)
     with running(server.program(dict(os.environ))) as process:
-        assert orphan.wait(timeout=5) == 0
+        assert orphan.wait(timeout=60) == 0
         assert process.poll() is None
 
 

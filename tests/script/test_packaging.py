@@ -16,7 +16,7 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 IN_CONTAINERS = processes.Layout(host="0.0.0.0", web_host="0.0.0.0", web_port=8000)  # noqa: S104
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+@pytest.mark.parametrize("name", lock.direct_dependencies())
 def test_a_lock_names_no_host_and_hashes_every_package(name: str) -> None:
     text = (ROOT / name).read_text()
     assert not re.search(r"https?://|--(extra-)?index-url|--find-links|file:", text)
@@ -29,7 +29,8 @@ def test_the_development_lock_holds_all_of_the_runtime_lock_at_the_same_versions
     def pins(name: str) -> set[str]:
         return set(re.findall(r"^[a-z0-9\[\],._-]+==[^ ;\\]+", (ROOT / name).read_text(), re.M))
 
-    assert pins("requirements.txt") <= pins("requirements-dev.txt")
+    assert pins("requirements.txt") <= pins("requirements-traces.txt")
+    assert pins("requirements-traces.txt") <= pins("requirements-dev.txt")
 
 
 def test_the_compose_file_is_valid_by_the_compose_schema() -> None:
@@ -82,7 +83,8 @@ def test_the_image_runs_as_an_ordinary_user_from_the_locked_requirements() -> No
     lines = (ROOT / "Dockerfile").read_text().splitlines()
     users = [line.split()[1] for line in lines if line.startswith("USER ")]
     assert users == ["10001"]
-    assert any("--require-hashes" in line and "requirements.txt" in line for line in lines)
+    assert "ARG REQUIREMENTS=requirements.txt" in lines
+    assert any("--require-hashes" in line and "${REQUIREMENTS}" in line for line in lines)
     copied = (ROOT / ".dockerignore").read_text().splitlines()
     assert copied[0] == "*"
     assert {"!config", "!kit", "!manage.py", "!pyproject.toml"} <= set(copied)

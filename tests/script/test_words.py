@@ -17,7 +17,7 @@ from script.state import State
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=60, cwd=ROOT,
+        command, capture_output=True, text=True, check=False, timeout=240, cwd=ROOT,
         env={**os.environ, **environment},
     )  # fmt: skip
 

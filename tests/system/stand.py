@@ -61,10 +61,10 @@ class Broker:
         """Ends it; what it held is gone."""
         if self.process:
             self.process.send_signal(number)
-            self.process.wait(30)
+            self.process.wait(60)
 
     def client(self) -> redis.Redis:
-        return redis.Redis.from_url(self.server.url(), socket_timeout=5)
+        return redis.Redis.from_url(self.server.url(), socket_timeout=60)
 
 
 @dataclass

@@ -131,7 +131,7 @@ def test_two_connections_at_once_run_the_act_once() -> None:
     def slowly() -> Answer:
         answer = act()
         started.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
         return answer
 
     def in_own_connection() -> Answer:
@@ -143,7 +143,7 @@ def test_two_connections_at_once_run_the_act_once() -> None:
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(in_own_connection)
         try:
-            assert started.wait(20)
+            assert started.wait(60)
             with pytest.raises(KeyInFlightError) as in_flight:
                 ask(user, act)
         finally:

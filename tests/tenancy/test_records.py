@@ -59,7 +59,7 @@ def test_a_reader_can_tell_that_an_older_transaction_is_still_open() -> None:
             with transaction.atomic():
                 write_events(changes=[Change("slow", "1", None)], now=NOW)
                 opened.set()
-                assert close.wait(20)
+                assert close.wait(60)
         finally:
             connections.close_all()
 
@@ -74,7 +74,7 @@ def test_a_reader_can_tell_that_an_older_transaction_is_still_open() -> None:
     with ThreadPoolExecutor(1) as pool:
         writer = pool.submit(slow_writer)
         try:
-            assert opened.wait(20)
+            assert opened.wait(60)
             write_events(changes=[Change("quick", "1", None)], now=NOW)
             assert below_xmin() == []
         finally:
@@ -101,7 +101,7 @@ def test_what_is_rolled_back_leaves_neither_event_nor_audit_nor_ring() -> None:
         with transaction.atomic():
             ring()
             ring()
-        heard = list(listener.notifies(timeout=10, stop_after=1))
+        heard = list(listener.notifies(timeout=60, stop_after=1))
         assert [(note.channel, note.payload) for note in heard] == [(CHANNEL, "")]
         assert not list(listener.notifies(timeout=0.3))  # equal notices of one transaction merge
     assert not Event.objects.exists()

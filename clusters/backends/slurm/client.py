@@ -5,6 +5,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from email.utils import mktime_tz, parsedate_tz
 from functools import cached_property
 from threading import Lock
 from typing import Any
@@ -244,9 +245,26 @@ def _from_wire(error: WireError, *, is_write: bool) -> BackendError:
 
 
 def _retry_after_s(answer: Answer) -> float | None:
-    """The seconds of a Retry-After; its other form, a date, needs a clock that agrees with ours."""
-    text = answer.headers.get("retry-after", "")
-    return float(text) if text.isdecimal() else None
+    """The seconds of a Retry-After (RFC 9110): a number, or a moment, which counts from the reply's
+    own `Date`, so that no clock need agree with ours. Without a `Date`, ours has to do.
+    """
+    text = answer.headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdecimal():
+        return float(text)
+    until_s = _moment_s(text)
+    if until_s is None:
+        return None
+    said_s = _moment_s(answer.headers.get("date", ""))
+    return max(0.0, until_s - (wall_clock_s() if said_s is None else said_s))
+
+
+def _moment_s(text: str) -> float | None:
+    """The epoch seconds of an HTTP date, in any of its three forms; None when it is none."""
+    parsed = parsedate_tz(text)
+    try:
+        return None if parsed is None else float(mktime_tz(parsed))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _read(answer: Answer, *, is_write: bool, took_s: float, fine: frozenset[int]) -> Reply:

@@ -5,11 +5,13 @@ three exchanges. Redirects, cookies and proxies are of no use here.
 """
 
 import select
+import ssl
 import time
 from collections import deque
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from socket import socket
 from typing import Protocol
@@ -108,6 +110,10 @@ class KeptWire:
         connection = self._new()
         try:
             connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            connection.close()
+            words = f"its certificate is refused: {error.verify_message}"
+            raise WireError(words, was_sent=False) from error
         except (OSError, HTTPException, ValueError) as error:
             connection.close()
             raise WireError(f"{type(error).__name__}: {error}", was_sent=False) from error
@@ -117,8 +123,14 @@ class KeptWire:
         host, port = self._url.hostname or "", self._url.port
         if self._url.scheme != "https":
             return HTTPConnection(host, port, timeout=self._connect_s)
+        return HTTPSConnection(host, port, timeout=self._connect_s, context=self._trust)
+
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        """The public authorities, and those of this machine or of SSL_CERT_FILE."""
         context = httpx.create_ssl_context(trust_env=False)
-        return HTTPSConnection(host, port, timeout=self._connect_s, context=context)
+        context.load_default_certs()
+        return context
 
     def _over(
         self, connection: HTTPConnection, request: Request, deadline: float

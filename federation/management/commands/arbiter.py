@@ -24,7 +24,7 @@ from federation.core.cycle import decide
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
 from federation.services.life import tend_clusters
-from kit import collector
+from kit import collector, spans
 from tenancy.services.records import CHANNEL
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,8 @@ class Command(BaseCommand):
         logger.info("leading, epoch %s", epoch)
         own.execute(f"LISTEN {CHANNEL}")
         while not self._stopping:
-            run_cycle(epoch)
+            with spans.around("cycle"):
+                run_cycle(epoch)
             if once:
                 return
             _wait(own, interval_s)

@@ -346,14 +346,14 @@ def test_readers_at_once_share_a_read_that_began_after_they_asked() -> None:
     def read() -> int:
         reads.append(len(reads))
         begun.set()
-        gate.wait(5)
+        gate.wait(60)
         return reads[-1]
 
     shared = SharedRead(read)
     got: list[int] = []
     first = threading.Thread(target=lambda: got.append(shared.get()))
     first.start()
-    assert begun.wait(5)
+    assert begun.wait(60)
     late = [threading.Thread(target=lambda: got.append(shared.get())) for _ in range(6)]
     for thread in late:
         thread.start()

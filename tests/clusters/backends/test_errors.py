@@ -1,10 +1,12 @@
 """Every row of the table of slurmrestd's failures, as reads and as writes."""
 
+from email.utils import formatdate
+
 import httpx
 import jwt
 import pytest
 
-from clusters.backends.slurm.client import SlurmClient, TokenMint, forget_versions
+from clusters.backends.slurm.client import SlurmClient, TokenMint, forget_versions, wall_clock_s
 from clusters.backends.slurm.errors import Fault, from_faults
 from clusters.core.backend import (
     BackendAmbiguousError,
@@ -249,3 +251,43 @@ def test_a_server_without_a_known_version_is_unavailable() -> None:
     with pytest.raises(BackendUnavailableError, match=r"no API version of v0\.0\.38"):
         _ = slurm.dialect
     slurm.close()
+
+
+SAID = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ("7", 7),
+        (" 7 ", 7),
+        ("Sun, 06 Nov 1994 08:49:44 GMT", 7),  # the three forms of RFC 9110, 5.6.7
+        ("Sunday, 06-Nov-94 08:49:44 GMT", 7),
+        ("Sun Nov  6 08:49:44 1994", 7),
+        ("Sun, 06 Nov 1994 08:00:00 GMT", 0),  # over already
+        ("soon", None),
+        ("-7", None),
+        ("Fri, 31 Dec 999999 23:59:59 GMT", None),
+        ("", None),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_cluster_asks_for_patience_in_seconds_or_until_a_moment_of_its_own_clock(
+    told: str, seconds: float | None, status: int
+) -> None:
+    headers = {"Retry-After": told, "Date": SAID}
+    busy = httpx.Response(status, text="slow down", headers=headers)
+    with pytest.raises(BackendUnavailableError) as caught:
+        client(Table({"GET ping": busy})).read("ping")
+    assert caught.value.retry_after_s == seconds
+
+
+def test_a_moment_without_a_date_is_one_of_our_own_clock() -> None:
+    until_s = wall_clock_s() + 3600
+    headers = {"Retry-After": formatdate(until_s, usegmt=True)}
+    busy = httpx.Response(429, text="slow down", headers=headers)
+    with pytest.raises(BackendUnavailableError) as caught:
+        client(Table({"GET ping": busy})).read("ping")
+    asked_s = caught.value.retry_after_s
+    assert asked_s is not None
+    assert 0 < asked_s <= 3600

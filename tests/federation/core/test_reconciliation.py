@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clusters.core.observation import GangSeen, GangState, Run
-from clusters.selectors.traffic import gang_to_json, gangs_from_json
 from federation.core.lifecycle import JobState
 from federation.core.reconciliation import (
     ACCOUNTING_LAG_MS,
@@ -367,67 +366,3 @@ def test_nothing_else_is_forgotten(
     told: list[tuple[int, int | None, int]], found: GangSeen
 ) -> None:
     assert forgotten_runs(told, judge(attempt(), [found], look(), T0 + 90)) == ()
-
-
-OPEN_RECORD = seen(GangState.UNKNOWN, runs=ran(T0 + 5, None, GangState.RUNNING))
-
-
-def test_a_run_that_only_accounting_has_and_never_ended_is_looked_into() -> None:
-    """The controller forgot it: it does not wait in the queue again, and is never run again."""
-    for started_ms in (T0 + 5, None):
-        verdict = judge(
-            attempt(phase=Phase.RUNNING, started_ms=started_ms), [OPEN_RECORD], look(), T0 + 10
-        )
-        assert (verdict.phase, verdict.cause) == (Phase.LOST, Cause.LOST)
-        assert verdict.runs == OPEN_RECORD.runs
-
-
-def test_what_only_accounting_has_and_never_ran_is_queued_again_after_the_lag() -> None:
-    waiting = seen(GangState.UNKNOWN)
-    early = judge(attempt(), [waiting], look(), T0 + 10)
-    late = judge(attempt(), [waiting], look(T0 + ACCOUNTING_LAG_MS + 1), T0 + 10)
-    assert (early.phase, late.phase, late.cause) == (Phase.PENDING, Phase.ENDED, Cause.VANISHED)
-
-
-def test_a_cancel_ends_what_only_accounting_has() -> None:
-    """Its record stays open for ever: it must not keep the job `stopping` for as long."""
-    stopping = attempt(
-        phase=Phase.STOPPING,
-        started_ms=T0 + 5,
-        stop_cause="cancelled",
-        cancel=Order("done", was_sent=True, answered_ms=T0 + 20),
-    )
-    verdict = judge(stopping, [OPEN_RECORD], look(T0 + 21), T0 + 30)
-    assert (verdict.phase, verdict.cause) == (Phase.ENDED, Cause.CANCELLED)
-    told = forgotten_runs([(T0 + 5, None, 16)], verdict)
-    assert [(run.start_ms, run.end_ms) for run in told] == [(T0 + 5, T0 + 5)]
-
-
-REQUEUED = Run(T0 + 5, T0 + 90_000, 16, ("n1", "n2"), GangState.PREEMPTED)
-NO_CALL = {"converge": False, "abort": None, "cause": None}
-
-
-@pytest.mark.parametrize("state", [state for state in GangState if state is not GangState.UNKNOWN])
-@pytest.mark.parametrize("stop", ["", "cancelled"])
-def test_nothing_ends_nor_is_too_late_while_earlier_runs_are_not_told(
-    state: GangState, stop: str
-) -> None:
-    late_ms = T0 + 10**9
-    found = seen(state, is_whole=False, runs=ran(T0 + 99_000, T0 + 99_500, state))
-    known = attempt(started_ms=T0 + 5, phase=Phase.RUNNING, stop_cause=stop)
-    verdict = judge(known, [found], look(late_ms, accounting=False), late_ms)
-    assert verdict.phase not in {Phase.ENDED, Phase.LOST}
-    assert {name: getattr(verdict, name) for name in NO_CALL} == NO_CALL
-    assert (verdict.phase is Phase.STOPPING) == bool(stop)
-    assert forgotten_runs([(T0 + 5, None, 16)], verdict) == ()  # what was told stands
-    whole = replace(found, is_whole=True, runs=(REQUEUED, *found.runs))
-    told = judge(known, [whole], look(late_ms), late_ms)
-    assert (told.phase is Phase.ENDED) == state.is_final
-    assert told.runs[0] == REQUEUED
-
-
-def test_a_gang_that_lacks_runs_is_kept_so_and_an_older_row_is_whole() -> None:
-    lacking = seen(GangState.SUCCEEDED, is_whole=False)
-    whole = seen(GangState.SUCCEEDED)
-    assert gangs_from_json([gang_to_json(lacking), gang_to_json(whole)]) == [lacking, whole]
-    assert "is_whole" not in gang_to_json(whole)

@@ -108,6 +108,13 @@ def test_a_recovery_that_is_not_finished_is_said(well: World) -> None:
     assert "recovery" not in bad(found())
 
 
+def test_traces_that_are_asked_for_and_cannot_be_had_are_said(
+    well: World, settings: LazySettings
+) -> None:
+    settings.TRACES_WANTED, settings.TRACES = True, False
+    assert "requirements-traces.txt" in bad(found())["settings"].fix
+
+
 def test_a_leader_that_is_gone(db: None) -> None:
     World()
     ArbiterTerm.objects.update_or_create(id=1, defaults={"epoch": 3, "cycled_at": timezone.now()})
