@@ -9,7 +9,7 @@ from django.contrib import admin
 
 from kit.admin import ServiceAdmin, ServiceForm
 from quotas.models import Quota
-from quotas.services import VALUES, remove_quota, set_quota
+from quotas.services.rows import VALUES, remove_quota, set_quota
 
 
 class QuotaForm(ServiceForm):

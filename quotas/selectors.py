@@ -1,5 +1,7 @@
 """Reads of quota."""
 
+from django.db.models import F
+
 from clusters.models import Cluster, ClusterFlavor, Flavor
 from kit.errors import InvalidContentError, NotFoundError
 from quotas.core.cohort import QuotaRow
@@ -74,6 +76,14 @@ def serving_cluster(name: object, flavor: Flavor) -> Cluster | None:
     if not ClusterFlavor.objects.filter(cluster=cluster, flavor=flavor).exists():
         raise InvalidContentError(f"{cluster.name} has no {flavor.name}.", pointer="/cluster")
     return cluster
+
+
+def all_quotas() -> list[Quota]:
+    """Every row, in order of tenants' paths, flavors and clusters, these at hand."""
+    rows = Quota.objects.select_related("tenant", "cluster")
+    return list(
+        rows.order_by("tenant__path", "flavor_id", F("cluster__name").asc(nulls_first=True))
+    )
 
 
 def quotas_of(tenant: Tenant) -> list[Quota]:

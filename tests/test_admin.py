@@ -17,7 +17,7 @@ from clusters.selectors.connection import configuration_etag, connection_of
 from clusters.services.configure import set_account, set_cluster_flavor
 from kit.admin import ReadOnlyAdmin, ServiceAdmin
 from quotas.models import Quota
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from tenancy.models import ApiToken, AuditEntry, Membership, Tenant, User
 from tenancy.services.access import create_token, set_member
 from tests import make

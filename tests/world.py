@@ -36,7 +36,7 @@ from federation.services.commit import begin_term, commit_plan
 from federation.services.life import tend_clusters
 from federation.services.reconcile import reconcile_cluster
 from federation.services.submit import submit_jobs
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from script.bootstrap import free_ports
 from tenancy.models import Role, Tenant, User
 from tenancy.services.access import create_token, set_member

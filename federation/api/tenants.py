@@ -14,7 +14,7 @@ from federation.selectors.quota_use import QuotaUse, quota_use
 from kit.money import gpu_time, money
 from quotas.models import Quota
 from quotas.selectors import quota_of, quotas_of, served_flavor, serving_cluster
-from quotas.services import VALUES, remove_quota, set_quota
+from quotas.services.rows import VALUES, remove_quota, set_quota
 from tenancy.api.endpoint import (
     MONEY,
     NUMBER,

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from federation.api import fleet, jobs, queue, reconciler, tenants
+from federation.api import fleet, jobs, queue, quotas, reconciler, tenants
 
 urlpatterns = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -21,6 +21,9 @@ urlpatterns = [
     path("reconciler/cases", reconciler.Cases.as_view(), name="cases"),
     path("reconciler/cases/<uuid:case_id>", reconciler.OneCase.as_view(), name="case"),
     path("reconciler/cases/<uuid:case_id>/<slug:action>", reconciler.Act.as_view(), name="act"),
+    path("quotas", quotas.Quotas.as_view(), name="quotas"),
+    path("quotas/plan", quotas.Plan.as_view(), name="plan_quotas"),
+    path("quotas/apply", quotas.Apply.as_view(), name="apply_quotas"),
     path("tenants/<path:path>/quotas", tenants.Quotas.as_view(), name="tenant_quotas"),
     path("tenants/<path:path>/usage", tenants.Usage.as_view(), name="tenant_usage"),
 ]

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.contrib.sessions.models import Session
@@ -75,6 +76,30 @@ def _note(changes: Sequence[Change]) -> None:
         for start in range(0, len(subjects), IDS_A_LINE):
             ids = {about: ",".join(subjects[start : start + IDS_A_LINE])}
             logger.info("%s (%s)", kind, cause, extra={"ids": ids})
+
+
+def write_audits(
+    *,
+    actor: User | None,
+    entries: Iterable[tuple[str, str, dict[str, Any] | None, dict[str, Any] | None]],
+    object_type: str,
+    why: str,
+    now: datetime,
+) -> None:
+    """Writes one act on many objects of a type: (action, object, before, after) of each."""
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            at=now,
+            actor=actor,
+            action=action,
+            object_type=object_type,
+            object_id=object_id,
+            before=before,
+            after=after,
+            why=why,
+        )
+        for action, object_id, before, after in entries
+    )
 
 
 def write_audit(

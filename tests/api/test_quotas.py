@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from accounting.services.prices import PriceScope, set_price
 from clusters.models import Flavor
 from quotas.models import Quota
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from tenancy.models import Tenant
 from tests import make
 from tests.api.world import TEAM, World
@@ -122,3 +123,63 @@ def test_use_is_read_in_a_constant_number_of_queries(
     with django_assert_max_num_queries(8):
         assert world.ada.get(f"/tenants/{TEAM}/quotas").status_code == 200
     assert Tenant.objects.count() > 20
+
+
+def test_all_quotas_are_listed_planned_and_applied_by_admins(world: World) -> None:
+    put(world, "acme", guaranteed=64)
+    listed = world.ada.get("/quotas").json()["items"]
+    assert listed == [
+        {"tenant": "acme", "flavor": "h100-sxm-80", "cluster": None, "guaranteed": 64,
+         "borrowing_limit": None, "lending_limit": None, "weight": 1}
+    ]  # fmt: skip
+    body = {"rows": [*listed, {"tenant": TEAM, "flavor": "h100-sxm-80", "guaranteed": 32}]}
+    planned = world.ada.post("/quotas/plan", body).json()
+    assert [(one["action"], one["tenant"]) for one in planned["changes"]] == [("create", TEAM)]
+    assert Quota.objects.count() == 1
+    applied = world.ada.post("/quotas/apply", {**body, "why": "q1"}).json()
+    assert applied["changes"] == planned["changes"]
+    assert Quota.objects.count() == 2
+    assert world.ada.post("/quotas/apply", body).json() == {"changes": []}
+    for caller in (world.alice, world.vera):
+        assert caller.get("/quotas").status_code == 403
+        assert caller.post("/quotas/apply", body).status_code == 403
+
+
+def test_a_plan_tells_what_would_start_and_what_would_not(world: World) -> None:
+    put(world, guaranteed=64)
+    set_price(
+        actor=None,
+        scope=PriceScope("h100-sxm-80", "guaranteed"),
+        nano_per_gpu_hour=10**9,
+        currency="USD",
+        effective_from=NOW,
+        now=NOW,
+    )
+    job = world.job(**{"class": "guaranteed"})
+    row = {"tenant": TEAM, "flavor": "h100-sxm-80", "guaranteed": 0}
+    less = world.ada.post("/quotas/plan", {"rows": [row]}).json()
+    assert [one["id"] for one in less["held_back"]] == [str(job.uuid)]
+    put(world, guaranteed=0)
+    more = world.ada.post("/quotas/plan", {"rows": [{**row, "guaranteed": 64}]}).json()
+    assert [(one["id"], one["class"]) for one in more["started"]] == [(str(job.uuid), "guaranteed")]
+    assert more["held_back"] == []
+    job.refresh_from_db()
+    assert job.state == "queued"
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ({}, ["/rows"]),
+        ({"rows": 5}, ["/rows"]),
+        ({"rows": [], "prune": "yes"}, ["/prune"]),
+        ({"rows": [], "why": 5}, ["/why"]),
+        ({"rows": [], "dry": 5}, ["/dry"]),
+        ({"rows": [5, {"tenant": TEAM}]}, ["/rows/1", "/rows/2/flavor", "/rows/2/guaranteed"]),
+        ({"rows": [{**BODY, "tenant": "nobody"}]}, ["/rows/1/tenant"]),
+    ],
+)
+def test_a_wrong_table_is_refused(world: World, body: dict[str, Any], wrong: list[str]) -> None:
+    answer = world.ada.post("/quotas/apply", body)
+    assert answer.status_code == 422, answer.content
+    assert [problem["pointer"] for problem in answer.json()["errors"]] == wrong

@@ -6,7 +6,7 @@ from django.test.utils import CaptureQueriesContext
 
 from clusters.models import Cluster, Node, Observation
 from federation.models import ArbiterTerm, Job
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from tenancy.models import ApiToken, AuditEntry, IdempotencyRecord
 from tests.api.world import OTHER, TEAM, World, caller, problem, spots
 from tests.federation.bodies import small

@@ -36,7 +36,7 @@ from federation.services.commit import begin_term, commit_plan
 from federation.services.life import tend_clusters
 from federation.services.reconcile import reconcile_cluster
 from kit import ids
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from tenancy.models import Role, Tenant, User
 from tenancy.services.access import set_member
 from tests import make

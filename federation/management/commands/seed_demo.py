@@ -33,7 +33,7 @@ from clusters.services.configure import (
 from federation.management import demo_world as world
 from kit.crypto import UndecryptableError
 from quotas.models import Quota
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from tenancy.models import Membership, Tenant, User
 from tenancy.selectors.access import token_principal
 from tenancy.services.access import create_tenant, create_token, set_member

@@ -13,7 +13,7 @@ from clusters.selectors.connection import connection_of
 from clusters.services.configure import set_secret
 from federation.management import demo_world as world
 from quotas.models import Quota
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from simulator import config as simulator_config
 from tenancy.models import ApiToken, AuditEntry, Event, Tenant, User
 from tenancy.selectors.access import token_principal

@@ -22,7 +22,7 @@ from clusters.services.configure import (
     set_cluster_flavor,
     update_cluster,
 )
-from quotas.services import set_quota
+from quotas.services.rows import set_quota
 from tenancy.models import Role, User
 from tenancy.services.access import create_token, set_member
 from tests import make

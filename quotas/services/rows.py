@@ -1,8 +1,9 @@
 """Writes of quotas: how many GPUs of a flavor a tenant is owed, and may use as spot."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
@@ -14,6 +15,7 @@ from kit.errors import (
     NotFoundError,
     StaleWriteError,
 )
+from quotas.core.cohort import QuotaRow
 from quotas.core.tree import misfits
 from quotas.models import Quota
 from quotas.selectors import quota_rows
@@ -41,44 +43,59 @@ def _whole_number(
     return FieldProblem(f"/{name}", "invalid_number", f"Give {what} from {least} to {most}.")
 
 
-def _check(values: Mapping[str, Any], cluster: Cluster | None, why: object) -> None:
+def problems_of(values: Mapping[str, Any], *, is_for_one_cluster: bool) -> list[FieldProblem]:
+    """Everything that one row cannot say: numbers out of range, more lent than owed."""
     problems = [
         _whole_number(name, values[name], 0, MOST_GPUS, "GPUs")
         for name in ("guaranteed", "borrowing_limit", "lending_limit")
         if name == "guaranteed" or values[name] is not None
     ]
     problems.append(_whole_number("weight", values["weight"], 1, MOST_WEIGHT, "a weight"))
-    if not isinstance(why, str) or len(why) > LONGEST_WHY:
-        words = f"Give text of at most {LONGEST_WHY} letters."
-        problems.append(FieldProblem("/why", "invalid_text", words))
     found = [problem for problem in problems if problem]
     if not found and (values["lending_limit"] or 0) > values["guaranteed"]:
         words = f"Lend at most the {values['guaranteed']} GPUs that are guaranteed."
         found.append(FieldProblem("/lending_limit", "more_than_guaranteed", words))
-    if not found and cluster is not None and values["weight"] != 1:
+    if not found and is_for_one_cluster and values["weight"] != 1:
         words = "A weight belongs to the row for all clusters; leave it at 1 here."
         found.append(FieldProblem("/weight", "not_for_one_cluster", words))
+    return found
+
+
+def check_why(why: object) -> list[FieldProblem]:
+    """What is wrong with a reason for the audit."""
+    if isinstance(why, str) and len(why) <= LONGEST_WHY:
+        return []
+    words = f"Give text of at most {LONGEST_WHY} letters."
+    return [FieldProblem("/why", "invalid_text", words)]
+
+
+def _check(values: Mapping[str, Any], cluster: Cluster | None, why: object) -> None:
+    found = [*problems_of(values, is_for_one_cluster=cluster is not None), *check_why(why)]
     if found:
         raise InvalidContentError("The quota is not valid.", errors=found)
 
 
 def _require_fit(tenant: Tenant, flavor_id: str) -> None:
-    """Refuses a tree in which some row owes more than it is owed.
+    tenants = {one.id: one for one in Tenant.objects.filter(lineage__0=tenant.lineage[0])}
+    rows = [row for row in quota_rows() if row.flavor == flavor_id and row.tenant in tenants]
+    require_fit(rows, tenants)
+
+
+def require_fit(rows: Iterable[QuotaRow], tenants: Mapping[UUID, Tenant]) -> None:
+    """Refuses rows of which some owe more than they are owed.
 
     Raises:
         ChildrenAboveParentError: naming the row, its children and the numbers.
     """
-    tenants = {one.id: one for one in Tenant.objects.filter(lineage__0=tenant.lineage[0])}
-    rows = [row for row in quota_rows() if row.flavor == flavor_id and row.tenant in tenants]
     lineages = {one.id: tuple(one.lineage) for one in tenants.values()}
     for misfit in misfits(rows, lineages):
         where = tenants[misfit.row.tenant].path
         parts = ", ".join(
-            f"{tenants[claim.tenant].path} {claim.guaranteed}" for claim in misfit.claims
+            sorted(f"{tenants[claim.tenant].path} {claim.guaranteed}" for claim in misfit.claims)
         )
         raise ChildrenAboveParentError(
-            f"{where} is guaranteed {misfit.row.guaranteed} {flavor_id} GPUs, and is to owe "
-            f"{misfit.claimed}: {parts}. Raise the first or lower the others.",
+            f"{where} is guaranteed {misfit.row.guaranteed} {misfit.row.flavor} GPUs, and is to "
+            f"owe {misfit.claimed}: {parts}. Raise the first or lower the others.",
             pointer="/guaranteed",
         )
 
@@ -90,7 +107,8 @@ def _require_revision(held: Quota | None, expected: int | None) -> None:
         raise StaleWriteError(f"The quota is {seen} now, not revision {expected}; read it again.")
 
 
-def _values(quota: Quota) -> dict[str, object]:
+def values_of(quota: Quota) -> dict[str, object]:
+    """What a row says."""
     return {name: getattr(quota, name) for name in VALUES}
 
 
@@ -167,7 +185,7 @@ def set_quota(
         .first()
     )
     _require_revision(held, expected_revision)
-    before = _values(held) if held else None
+    before = values_of(held) if held else None
     quota = held or Quota(tenant=tenant, flavor=flavor, cluster=cluster)
     if before == after:
         return quota
@@ -207,7 +225,7 @@ def remove_quota(
     if held is None:
         raise NotFoundError("The quota is gone already.")
     _require_revision(held, expected_revision)
-    before = _values(held)
+    before = values_of(held)
     Quota.objects.filter(pk=held.pk).delete()
     _require_fit(held.tenant, held.flavor_id)
     _record(actor=actor, quota=held, action="remove", before=before, after=None, why=why, now=now)

@@ -5,7 +5,7 @@ import pytest
 from clusters.models import Flavor
 from kit.errors import InvalidContentError, NotFoundError, StaleWriteError
 from quotas.models import Quota
-from quotas.services import ChildrenAboveParentError, remove_quota, set_quota
+from quotas.services.rows import ChildrenAboveParentError, remove_quota, set_quota
 from tenancy.models import AuditEntry, Tenant
 from tests import make
 from tests.make import NOW

@@ -1,0 +1,46 @@
+"""What other quotas would change, by the same core on what is there now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from federation.core.cycle import decide
+from federation.core.plan import Plan
+from federation.models import Job
+from federation.selectors.snapshot import take_snapshot
+from quotas.core.cohort import QuotaRow
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a next cycle would do with other quotas, and would not do without (job ids of rows).
+
+    `started` and `promoted` are by class; `held_back` would start as things are, and then not.
+    """
+
+    started: Mapping[int, str]
+    promoted: Sequence[int]
+    held_back: Sequence[int]
+    jobs: Mapping[int, Mapping[str, Any]]
+
+
+def effect_of(rows: tuple[QuotaRow, ...], now: datetime) -> Effect:
+    """Decides twice on one snapshot: with the quotas as they are, and with these."""
+    snapshot = take_snapshot(now)
+    before, after = decide(snapshot), decide(replace(snapshot, quotas=rows))
+    classes_before, classes_after = _classes(before), _classes(after)
+    started = {job: name for job, name in classes_after.items() if classes_before.get(job) != name}
+    held_back = [job for job in classes_before if job not in classes_after]
+    promoted_before = {one.job for one in before.promotions}
+    promoted = [one.job for one in after.promotions if one.job not in promoted_before]
+    named = {*started, *held_back, *promoted}
+    jobs = {
+        row["id"]: row
+        for row in Job.objects.filter(id__in=named).values("id", "uuid", "name", "tenant__path")
+    }
+    return Effect(started, promoted, held_back, jobs)
+
+
+def _classes(plan: Plan) -> dict[int, str]:
+    return {binding.job: binding.service_class for binding in plan.bindings}
