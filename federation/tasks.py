@@ -20,6 +20,7 @@ from django.utils import timezone
 from clusters.selectors.traffic import clusters_to_deliver, clusters_to_observe
 from clusters.services.deliver import deliver
 from clusters.services.observe import observe as read_cluster
+from clusters.services.recall import is_held
 from federation.selectors.attempts import fences_to_look_up
 from federation.services.reconcile import reconcile_cluster
 from federation.services.retention import prune_jobs, prune_orders
@@ -109,6 +110,8 @@ def observe_all(**_: object) -> None:
 @shared_task(acks_late=True, ignore_result=True, time_limit=600, soft_time_limit=500)
 def prune(**_: object) -> None:
     """Deletes orders and jobs past their retention. Who is stopped goes on next time."""
+    if is_held():  # a recovery compares what it finds with what is kept
+        return
     now = timezone.now()
     prune_orders(keep_days=settings.ENVIRONMENT.keep_orders_days, now=now)
     prune_jobs(keep_days=settings.ENVIRONMENT.keep_jobs_days, now=now)

@@ -101,6 +101,7 @@ CASE = component(
         kind={"enum": KINDS},
         cluster=TEXT,
         fence=TEXT,
+        order=TEXT,
         job=or_null(document(id=UUID_TEXT, name=TEXT, tenant=TEXT, state=TEXT, version=NUMBER)),
         attempt=or_null(
             document(
@@ -291,6 +292,7 @@ def case_document(case: Case) -> dict[str, Any]:
         "kind": finding.kind.value,
         "cluster": finding.cluster.name,
         "fence": finding.fence,
+        "order": "" if case.order is None else case.order.key,
         "job": None if attempt is None else _job(attempt),
         "attempt": None if attempt is None else _attempt(attempt),
         "backend_ids": [found.backend_id for found in case.evidence.objects],

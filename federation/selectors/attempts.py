@@ -1,8 +1,9 @@
 """Open attempts as reconciliation judges them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
@@ -15,11 +16,34 @@ from federation.models import Attempt
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from kit.intervals import to_ms
 
-_JUDGED = (
-    *("id", "fence", "state", "accepted_at", "started_at", "end_cause"),
-    *("backend_id", "backend_state", "backend_reason", "runs"),
-    *("job__state", "job__cancel_asked_at", "job__hold_asked_by", "job__start_timeout_ms"),
-)
+
+class JobFacts(NamedTuple):
+    """What judging needs of an attempt's job."""
+
+    state: str
+    cancel_asked_at: datetime | None
+    hold_asked_by: str
+    start_timeout_ms: int
+
+
+class AttemptFacts(NamedTuple):
+    """What judging needs of an attempt."""
+
+    id: UUID
+    fence: str
+    state: str
+    accepted_at: datetime | None
+    started_at: datetime | None
+    end_cause: str
+    backend_id: str
+    backend_state: str
+    backend_reason: str
+    runs: list[list[int | None]]
+    job: JobFacts
+
+
+_OF_ATTEMPT = AttemptFacts._fields[:-1]
+_OF_JOB = [f"job__{name}" for name in JobFacts._fields]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +99,7 @@ def _orders(fences: Sequence[str]) -> dict[tuple[str, str], Order]:
     }
 
 
-def stop_cause(attempt: Attempt) -> str:
+def stop_cause(attempt: Attempt | AttemptFacts) -> str:
     """Why an attempt is being stopped: our own decision, or what people asked; "" = it is not."""
     if attempt.end_cause:
         return attempt.end_cause
@@ -86,18 +110,18 @@ def stop_cause(attempt: Attempt) -> str:
 
 def open_attempts(
     cluster_id: UUID, only: Sequence[UUID] | None = None
-) -> list[tuple[Attempt, OpenAttempt]]:
-    """Open attempts of a cluster (or some of them), as rows and as the core's value. 2 queries.
+) -> list[tuple[AttemptFacts, OpenAttempt]]:
+    """Open attempts of a cluster (or some of them), as they are and as the core's value. 2 queries.
 
-    All of them are many: they come with what judging needs, the rest is loaded if it is used.
+    Plain values: of a model's thousand objects the making alone takes a tenth of a second.
     """
     rows = OPEN_ATTEMPTS.filter(cluster_id=cluster_id)
-    if only is None:
-        rows = rows.select_related("job").only(*_JUDGED)
-    else:
-        rows = rows.filter(id__in=only).select_related("job", "job__user", "cluster")
-        rows = rows.defer("job__spec", "job__options", "job__reasons")
-    attempts = list(rows.order_by("job_id"))
+    if only is not None:
+        rows = rows.filter(id__in=only)
+    attempts = [
+        AttemptFacts._make((*row[: len(_OF_ATTEMPT)], JobFacts._make(row[len(_OF_ATTEMPT) :])))
+        for row in rows.order_by("job_id").values_list(*_OF_ATTEMPT, *_OF_JOB)
+    ]
     orders = _orders([attempt.fence for attempt in attempts])
     return [
         (
@@ -116,6 +140,16 @@ def open_attempts(
         )
         for attempt in attempts
     ]
+
+
+def attempts_to_change(ids: Collection[UUID]) -> list[Attempt]:
+    """These attempts whole, with their jobs, users and clusters, in the order of their jobs.
+
+    3 queries: the jobs' few users and clusters are made once, not once an attempt.
+    """
+    rows = Attempt.objects.filter(id__in=ids).select_related("job")
+    rows = rows.prefetch_related("job__user", "cluster").order_by("job_id")
+    return list(rows.defer("job__spec", "job__options", "job__reasons"))
 
 
 def ended_attempts(fences: Iterable[str]) -> dict[str, Attempt]:

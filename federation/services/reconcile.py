@@ -1,7 +1,7 @@
 """Brings jobs and attempts of one cluster in step with what was seen there and answered."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -28,7 +28,9 @@ from federation.core.reconciliation import (
 )
 from federation.models import Attempt, Job
 from federation.selectors.attempts import (
+    AttemptFacts,
     LastReading,
+    attempts_to_change,
     ended_attempts,
     last_reading,
     node_facts,
@@ -103,7 +105,7 @@ def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
     in one transaction a call. Calls for one cluster follow one another.
     """
     last = last_reading(cluster_id)
-    differing = [step.attempt.id for step in _steps(open_attempts(cluster_id), last, now)]
+    differing = list(_differing(open_attempts(cluster_id), last, now))
     orphans = _orphans(cluster_id, last)
     if not differing and not orphans:
         return 0
@@ -112,7 +114,7 @@ def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [2, cluster_id.int % 2**31])
         job_ids = Attempt.objects.filter(id__in=differing).values("job_id")
         list(Job.objects.filter(id__in=job_ids).order_by("id").select_for_update().values("id"))
-        steps = _steps(open_attempts(cluster_id, differing), last, now)
+        steps = _steps(_differing(open_attempts(cluster_id, differing), last, now))
         _apply(cluster_id, steps, now)
         _cancel_orphans(cluster_id, orphans, now)
     if any(step.verdict.phase is Phase.LOST for step in steps):
@@ -120,23 +122,27 @@ def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
     return len(steps)
 
 
-def _steps(
-    pairs: Sequence[tuple[Attempt, OpenAttempt]], last: LastReading, now: datetime
-) -> list[Step]:
-    """The attempts whose verdict differs from their row."""
-    steps = []
+def _differing(
+    pairs: Iterable[tuple[AttemptFacts, OpenAttempt]], last: LastReading, now: datetime
+) -> dict[UUID, tuple[Verdict, Order]]:
+    """Verdicts that differ from what their attempts are, each with the order to submit."""
+    found = {}
     for attempt, value in pairs:
         verdict = judge(value, last.objects.get(attempt.fence, ()), last.reading, to_ms(now))
         if _differs(attempt, verdict):
-            steps.append(Step(attempt, verdict, value.submit))
-    return steps
+            found[attempt.id] = (verdict, value.submit)
+    return found
+
+
+def _steps(verdicts: Mapping[UUID, tuple[Verdict, Order]]) -> list[Step]:
+    return [Step(attempt, *verdicts[attempt.id]) for attempt in attempts_to_change(verdicts)]
 
 
 def _told_runs(verdict: Verdict) -> list[list[int | None]]:
     return [[run.start_ms, run.end_ms, run.gpus] for run in verdict.runs]
 
 
-def _differs(attempt: Attempt, verdict: Verdict) -> bool:
+def _differs(attempt: AttemptFacts, verdict: Verdict) -> bool:
     seen = verdict.seen
     return (
         attempt.state != verdict.phase

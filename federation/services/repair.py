@@ -10,6 +10,7 @@ from django.db import connection, transaction
 from accounting.core.runs import Told
 from accounting.services.usage import record_runs
 from clusters.models import Command
+from clusters.services.fleet import close_breaker
 from clusters.services.orders import order_cancel, order_orphan_ends
 from federation.core.lifecycle import JobState
 from federation.core.reconciliation import Cause
@@ -181,7 +182,11 @@ def _submit_again(act: _Act) -> None:
 
 
 def _send_again(act: _Act) -> None:
-    """Due now. A refused order is opened again; that it was sent stays known, so it looks first."""
+    """Due now, whatever the breaker says: somebody looked.
+
+    A refused order is opened again; that it was sent stays known, so it looks first.
+    """
+    close_breaker(cluster_id=act.case.cluster.pk, now=act.now)
     order = Command.objects.filter(key=act.case.finding.order)
     order.filter(state__in=[Command.State.WAITING, Command.State.SENT]).update(not_before=act.now)
     order.filter(state=Command.State.REJECTED).update(

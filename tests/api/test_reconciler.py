@@ -374,10 +374,16 @@ def test_what_is_resubmitted_is_ended_first(world: World) -> None:
 
 
 def test_an_order_that_is_sent_again_is_due_now(world: World) -> None:
-    assert act(world, only(world, parked(world)), "resubmit").status_code == 200
+    case, now = only(world, parked(world)), timezone.now()
+    Lease.objects.create(
+        cluster=world.cluster, kind="dispatch", expires_at=now + MINUTE, failures=9, holder="w"
+    )
+    assert act(world, case, "resubmit").status_code == 200
     order = Command.objects.get()
     assert order.state == "waiting"
     assert order.not_before <= timezone.now()
+    breaker = Lease.objects.get()
+    assert (breaker.failures, breaker.expires_at <= timezone.now()) == (0, True)
 
 
 def test_a_refused_cancel_goes_out_once_more(world: World) -> None:

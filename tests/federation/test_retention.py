@@ -11,6 +11,7 @@ from accounting.selectors.ledger import verify_ledger
 from accounting.services.posting import meter_and_post
 from accounting.services.usage import RunFact, record_run
 from clusters.models import Command, Observation
+from clusters.services.recall import free_traffic, hold_traffic
 from federation.models import Attempt, Job
 from federation.services import retention
 from federation.services.retention import prune_jobs, prune_orders
@@ -200,6 +201,10 @@ def test_by_default_the_tick_deletes_orders_and_no_job() -> None:
         created_at=NOW - timedelta(days=999), answered_at=NOW - timedelta(days=999)
     )
     Job.objects.update(submitted_at=NOW - timedelta(days=999), ended_at=NOW - timedelta(days=998))
+    hold_traffic(since=None, now=NOW)  # a recovery is under way
+    prune()
+    assert Command.objects.count() == 2
+    free_traffic(now=NOW)
     prune()
     assert left() == {job.id}
     assert not Command.objects.exists()
