@@ -47,7 +47,7 @@ class TableProblem:
     detail: str
 
 
-def read_csv(text: str) -> list[Mapping[str, Any]] | list[TableProblem]:
+def read_csv(text: str) -> Sequence[Mapping[str, Any]] | list[TableProblem]:
     """The rows of a CSV text by column, cells as text; or what keeps it from being a table."""
     lines = csv.reader(io.StringIO(text), strict=True)
     try:

@@ -107,7 +107,7 @@ def _require_revision(held: Quota | None, expected: int | None) -> None:
         raise StaleWriteError(f"The quota is {seen} now, not revision {expected}; read it again.")
 
 
-def values_of(quota: Quota) -> dict[str, object]:
+def values_of(quota: Quota) -> dict[str, Any]:
     """What a row says."""
     return {name: getattr(quota, name) for name in VALUES}
 

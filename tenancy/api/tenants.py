@@ -97,12 +97,12 @@ class Tenants(Endpoint):
     def post(self, request: Request) -> Response:
         """Below one that the caller owns; at the top (`parent` null) by an admin."""
         body = fields_of(request, ("name", "parent", "title"))
-        user = user_of(request)
+        name, user = body.get("name"), user_of(request)
 
         def act() -> Answer:
             tenant = create_tenant(
                 actor=user,
-                name=body.get("name", ""),
+                name=name if isinstance(name, str) else "",
                 parent=_parent(user, body.get("parent")),
                 title=body.get("title", ""),
                 now=clock(),

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.core.exceptions import ValidationError
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from kit.crypto import digest, new_token
 from kit.errors import ConflictError, FieldProblem, InvalidContentError, NotFoundError
@@ -36,7 +36,7 @@ def create_tenant(
     if not is_title(title):
         raise InvalidContentError("Use at most 200 printable letters.", pointer="/title")
     try:
-        NAME(name if isinstance(name, str) else "")
+        NAME(name)
     except ValidationError:
         raise InvalidContentError(str(NAME.message), pointer="/name") from None
     if name in RESERVED:
@@ -44,11 +44,13 @@ def create_tenant(
             f"{name} is an address below every tenant; choose another name.", pointer="/name"
         )
     path = f"{parent.path}/{name}" if parent else name
-    if Tenant.objects.filter(path=path).exists():
-        raise ConflictError(f"The tenant {path} exists already.", pointer="/name")
     tenant = Tenant(parent=parent, name=name, path=path, title=title)
     tenant.lineage = [*(parent.lineage if parent else []), tenant.id]
-    tenant.save(force_insert=True)
+    try:
+        with transaction.atomic():
+            tenant.save(force_insert=True)
+    except IntegrityError:
+        raise ConflictError(f"The tenant {path} exists already.", pointer="/name") from None
     write_audit(
         actor=actor,
         action="create",

@@ -69,7 +69,9 @@ def update_tenant(
         return held
     before = {name: getattr(held, name) for name in after}
     Tenant.objects.filter(pk=held.pk).update(**after, revision=F("revision") + 1)
-    action = {True: "open", False: "close"}.get(after.get("is_open"), "update")
+    action = "update"
+    if "is_open" in after:
+        action = "open" if after["is_open"] else "close"
     write_audit(
         actor=actor,
         action=action,
