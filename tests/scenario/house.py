@@ -282,7 +282,7 @@ def _grant(tenant: Tenant, flavor: Flavor, lab: Laboratory) -> None:
         tenant=tenant,
         flavor=flavor,
         cluster=None,
-        guaranteed=64,
+        guaranteed=32,
         borrowing_limit=None,
         expected_revision=None,
         why="scenario",

@@ -167,6 +167,7 @@ CRASH_POINTS = (
     "change.release_job",
     "commit.begin_term",
     "commit.commit_plan > commit.bind",
+    "commit.commit_plan > commit.promote",
     "commit.commit_plan > commit.tell",
     "deliver.deliver > deliver.claim",
     "deliver.deliver > lease.back_off",
