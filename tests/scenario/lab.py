@@ -105,7 +105,8 @@ class Simulated:
         """Every run of ours that its controller or its accounting has or ever had.
 
         Called at every step. It also finds of what its accounting does not tell the truth: of runs
-        that it does not have (any more), and of those that are over and have no end there.
+        that it does not have (any more), of those that are over and have no end there, and of those
+        that it closed itself when their controller came back without them.
         """
         now_ms = self.running.now_ms()
         world = self.running.world
@@ -117,7 +118,8 @@ class Simulated:
         for run in [*records, *held]:
             key = _key(run)
             is_left_open = not run.end_ms and key not in present
-            if is_left_open:
+            is_closed_unseen = run.state is State.CANCELLED and not run.killed_by
+            if is_left_open or is_closed_unseen:
                 self.doubtful.add(run.request.name)
             if run.start_ms <= 0:
                 continue
