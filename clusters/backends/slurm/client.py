@@ -267,10 +267,27 @@ def _moment_s(text: str) -> float | None:
         return None
 
 
+def _parts(content: bytes) -> Mapping[str, msgspec.Raw]:
+    """The parts of a reply.
+
+    json-c, which slurmrestd writes with, spells numbers that JSON does not have as NaN and
+    Infinity: these are read as null, by a parser that takes them.
+
+    Raises:
+        ValueError: it is no object of JSON.
+    """
+    try:
+        return _PARTS.decode(content)
+    except msgspec.DecodeError:
+        text = content.decode("utf-8", "replace")
+        plain = json.loads(text, parse_constant=lambda _: None)
+        return _PARTS.decode(json.dumps(plain))
+
+
 def _read(answer: Answer, *, is_write: bool, took_s: float, fine: frozenset[int]) -> Reply:
     status = answer.status
     try:
-        parts = _PARTS.decode(answer.content)
+        parts = _parts(answer.content)
         faults = read_faults(parsed(parts.get("errors", b"null")))
     except ValueError:
         text = answer.content.decode("utf-8", "replace")

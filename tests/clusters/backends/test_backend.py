@@ -334,6 +334,15 @@ def test_words_of_a_site_that_are_no_utf8_hide_nothing() -> None:
     assert slurm.submit(GANG) == Submitted("5")
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_does_not_have_hide_nothing(number: str) -> None:
+    marked = job(5, "RUNNING", "None", nodes="n000", start_time=9, admin_comment="X")
+    text = json.dumps({"errors": [], "jobs": [{**marked, "billable_tres": 0.25}]})
+    content = text.replace("0.25", number).encode().replace(b'"X"', b'"\xfc"')
+    table = cluster([], **{"GET jobs": httpx.Response(200, content=content)})
+    assert [gang.backend_id for gang in backend(table).observe(1, []).gangs] == ["5"]
+
+
 def test_the_registry_knows_slurm() -> None:
     assert "slurm" in BACKENDS
     slurm = connect("slurm", connection())
