@@ -8,7 +8,8 @@ from django import forms
 from django.contrib import admin
 
 from kit.admin import ServiceAdmin, ServiceForm
-from quotas.models import Quota
+from quotas.models import Quota, QuotaPolicy
+from quotas.services.policy import set_policy
 from quotas.services.rows import VALUES, remove_quota, set_quota
 
 
@@ -69,3 +70,21 @@ class QuotaAdmin(ServiceAdmin):
     def remove(self, held: Quota, actor: Any, now: datetime) -> None:
         """Takes it away."""
         remove_quota(actor=actor, quota=held, now=now)
+
+
+@admin.register(QuotaPolicy)
+class QuotaPolicyAdmin(ServiceAdmin):
+    """The policy for all tenants: one row."""
+
+    fields = ("half_life_ms", "aging_ms")
+    list_display = ("__str__", "half_life_ms", "aging_ms")
+
+    def create(self, values: Mapping[str, Any], actor: Any, now: datetime) -> QuotaPolicy:
+        """Sets it for the first time; as there is one row, a second time sets it anew."""
+        return set_policy(actor=actor, now=now, **values)
+
+    def update(
+        self, held: QuotaPolicy, values: Mapping[str, Any], actor: Any, now: datetime
+    ) -> QuotaPolicy:
+        """Sets it anew."""
+        return set_policy(actor=actor, now=now, **values)

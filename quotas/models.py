@@ -56,8 +56,14 @@ class QuotaPolicy(models.Model):
     """One row: what holds for all tenants. Meanings and defaults: `quotas.core.policy.Policy`."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
-    half_life_ms = models.PositiveBigIntegerField(default=Policy.half_life_ms)
-    aging_ms = models.PositiveBigIntegerField(default=Policy.aging_ms)
+    half_life_ms = models.PositiveBigIntegerField(
+        default=Policy.half_life_ms,
+        help_text="Spot use counts half after so many milliseconds (604800000 = 7 days).",
+    )
+    aging_ms = models.PositiveBigIntegerField(
+        default=Policy.aging_ms,
+        help_text="So many milliseconds of waiting are worth a point of priority; 0 = none.",
+    )
 
     class Meta:
         verbose_name_plural = "quota policy"

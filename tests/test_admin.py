@@ -16,7 +16,7 @@ from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Flavor
 from clusters.selectors.connection import configuration_etag, connection_of
 from clusters.services.configure import set_account, set_cluster_flavor
 from kit.admin import ReadOnlyAdmin, ServiceAdmin
-from quotas.models import Quota
+from quotas.models import Quota, QuotaPolicy
 from quotas.services.rows import set_quota
 from tenancy.models import ApiToken, AuditEntry, Membership, Tenant, User
 from tenancy.services.access import create_token, set_member
@@ -139,7 +139,8 @@ def membership_form() -> dict[str, object]:
 
 def quota_form() -> dict[str, object]:
     flavor, tenant = make.flavor(), make.tenant("acme")
-    return {"tenant": tenant.pk, "flavor": flavor.pk, "guaranteed": 8, "seen": 0, "why": "new"}
+    place = {"tenant": tenant.pk, "flavor": flavor.pk}
+    return {**place, "guaranteed": 8, "weight": 1, "seen": 0, "why": "new"}
 
 
 Form = Callable[[], dict[str, object]]
@@ -167,7 +168,18 @@ KINDS: list[tuple[type[Model], Form, Change | None, bool]] = [
         lambda held: {"first_name": "Zoe", "is_active": "on"},
         False,
     ),
-    (Quota, quota_form, lambda held: {"guaranteed": 16, "seen": 1, "why": "more"}, True),
+    (
+        Quota,
+        quota_form,
+        lambda held: {"guaranteed": 16, "weight": 1, "seen": 1, "why": "more"},
+        True,
+    ),
+    (
+        QuotaPolicy,
+        lambda: {"half_life_ms": 86_400_000, "aging_ms": 0},
+        lambda held: {"half_life_ms": 3_600_000, "aging_ms": 1000},
+        False,
+    ),
 ]
 KIND_IDS = [kind[0]._meta.label for kind in KINDS]
 

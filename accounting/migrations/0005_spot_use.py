@@ -17,20 +17,11 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('gpu_ms', models.BigIntegerField()),
                 ('at_ms', models.BigIntegerField()),
+                ('flavor', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='clusters.flavor')),
+                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant')),
             ],
-        ),
-        migrations.AddField(
-            model_name='spotuse',
-            name='flavor',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='clusters.flavor'),
-        ),
-        migrations.AddField(
-            model_name='spotuse',
-            name='tenant',
-            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenancy.tenant'),
-        ),
-        migrations.AddConstraint(
-            model_name='spotuse',
-            constraint=models.UniqueConstraint(fields=('tenant', 'flavor'), name='spot_use_once'),
+            options={
+                'constraints': [models.UniqueConstraint(fields=('tenant', 'flavor'), name='spot_use_once')],
+            },
         ),
     ]

@@ -52,12 +52,16 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing the probe looked at: a capability that is on or off, and the fix when off."""
+    """One thing the probe looked at: a capability that is on or off, and the fix when off.
+
+    `is_silent`: nobody answered for it now, which does not say that it is off for good.
+    """
 
     capability: str
     is_on: bool
     detail: str
     fix: str = ""
+    is_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +78,10 @@ class ProbeReport:
 
     @property
     def capabilities(self) -> dict[str, bool]:
-        """Flag by name."""
-        return {finding.capability: finding.is_on for finding in self.findings}
+        """Flag by name, of all that was answered for."""
+        return {
+            finding.capability: finding.is_on for finding in self.findings if not finding.is_silent
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,15 +89,17 @@ def keep_report(
 ) -> dict[str, object]:
     """Stores what a probe found, and says that it was looked at; the report as it is shown.
 
-    A report of silence is kept without its flags: they would say that nothing works.
+    A report of silence is kept without its flags: they would say that nothing works. So is what
+    one part of the cluster, such as its accounting, did not answer for.
     """
     document = report_document(report, now)
     if silence(report):
         Cluster.objects.filter(pk=cluster.pk).update(probe=document)
         return document
+    known = Cluster.objects.select_for_update().values_list("capabilities", flat=True)
     Cluster.objects.filter(pk=cluster.pk).update(
         probe=document,
-        capabilities=report.capabilities,
+        capabilities={**known.get(pk=cluster.pk), **report.capabilities},
         clock_skew_ms=report.clock_skew_ms,
         revision=F("revision") + 1,
     )

@@ -1,13 +1,14 @@
-"""What a cluster takes back, forgets or has changed by hand, and what its accounting then tells."""
+"""What a cluster takes back, forgets or has changed by hand; and its accounting, away or behind."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from accounting.models import UsageInterval
+from clusters.services.probe import probe_cluster
 from federation.models import Attempt, Job
 from tests.stack import eventually
-from tests.world import Simulated, World, like_new, make_world, simulated
+from tests.world import Simulated, World, like_new, make_world, simulated, utc_now
 
 PATIENCE_S = 90
 
@@ -84,3 +85,15 @@ def test_a_job_whose_mark_somebody_took_off_is_known_by_its_number(world: World)
     (run,) = [row for row in aurora.runs() if row["job_id"] == number]
     start_ms, end_ms = run["time"]["start"] * 1000, run["time"]["end"] * 1000
     assert [row[:2] for row in attempt_of(job).runs] == [[start_ms, end_ms]]
+
+
+def test_accounting_that_is_away_when_a_cluster_is_probed_is_no_lack_of_it(world: World) -> None:
+    aurora, cluster = world.simulated["aurora"], world.clusters["aurora"]
+    probe_cluster(actor=None, cluster=cluster, now=utc_now())
+    aurora.control("slurmdbd/down")
+    probe = probe_cluster(actor=None, cluster=cluster, now=utc_now())
+    told = {one["capability"]: one["is_on"] for one in probe["findings"]}  # type: ignore[attr-defined]
+    assert told["accounting"] is False
+    cluster.refresh_from_db()
+    assert cluster.capabilities["accounting"] is True
+    world.until(world.submit(seconds=1), "running", "succeeded", within_s=PATIENCE_S)

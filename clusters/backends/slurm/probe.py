@@ -7,7 +7,12 @@ from clusters.backends.slurm.client import SlurmClient
 from clusters.backends.slurm.observe import cluster_clock_s, topology_of
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.values import Json
-from clusters.core.backend import BackendError, Finding, ProbeReport
+from clusters.core.backend import (
+    BackendError,
+    BackendUnavailableError,
+    Finding,
+    ProbeReport,
+)
 from clusters.core.observation import NodeSeen, QueueSeen, clock_skew_ms
 
 MAX_SKEW_MS = 5_000
@@ -64,7 +69,8 @@ def _accounting(client: SlurmClient) -> Iterator[Finding]:
         rows = client.read("associations", accounting=True).rows("associations")
     except BackendError as error:
         fix = "start slurmdbd, and slurmrestd with its dbv plugin"
-        yield Finding("accounting", False, error.words, fix)
+        is_silent = isinstance(error, BackendUnavailableError)
+        yield Finding("accounting", False, error.words, fix, is_silent=is_silent)
         return
     users = {str(row["user"]) for row in rows if row.get("user")}
     yield Finding("accounting", True, f"{len(rows)} associations, {len(users)} users")
