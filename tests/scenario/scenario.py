@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from clusters.models import Command
 from clusters.selectors.traffic import OPEN
 from federation.core.lifecycle import JobState
-from federation.models import Job
+from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.change import cancel_job, change_job, hold_job, release_job
 from federation.services.submit import submit_jobs
@@ -158,13 +158,13 @@ class Scenario:
         if not known:
             return
         name = known[attempt % len(known)]
+        made = Attempt.objects.get(fence=name)
         data: dict[str, object] = {"user": ACCOUNT, "comment": mark_of(name), "hold": True}
+        data["nodes"] = len(made.nodes)  # it is the same submit
         if user:
-            data = {"user": user}
+            data = {"user": user, "nodes": 1}
         account = "" if user == "otto" else "ml"
-        self.control(
-            cluster, "foreign/add", name=name, account=account, nodes=1, seconds=seconds, **data
-        )
+        self.control(cluster, "foreign/add", name=name, account=account, seconds=seconds, **data)
 
     def operator(self, cluster: str, deed: str, job: int, value: int = 0) -> None:
         """Somebody of the cluster does something to an object of ours that counts; or is refused."""
