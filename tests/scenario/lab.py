@@ -144,6 +144,13 @@ class Simulated:
         """A moment as the cluster's accounting writes it: its own clock's, in whole seconds."""
         return seconds(self.running.world, ms) * 1000
 
+    def latest_shown_ms(self, start_ms: int, end_ms: int) -> int:
+        """The latest that its clock showed while a run lasted; it may have been set back since."""
+        set_back = [
+            since - 1 for since, _ in self.running.world.shifts if start_ms < since <= end_ms
+        ]
+        return max(self.shown_ms(moment) for moment in (end_ms, *set_back))
+
     def is_ours(self, job: Job) -> bool:
         """Whether it bears the mark that Muster puts on its own."""
         return _is_marked(job.run)

@@ -130,7 +130,9 @@ def known_spans(clusters: Iterable[Simulated]) -> dict[str, list[tuple[Span, int
     spans: dict[str, list[tuple[Span, int]]] = defaultdict(list)
     for cluster in clusters:
         for known in cluster.remember():
-            end_ms = cluster.shown_ms(known.end_ms) if known.end_ms else None
+            end_ms = None
+            if known.end_ms:
+                end_ms = cluster.latest_shown_ms(known.start_ms, known.end_ms)
             spans[known.fence].append(((cluster.shown_ms(known.start_ms), end_ms), known.gpus))
     return spans
 
