@@ -1,7 +1,7 @@
 """Metering, rating and posting: from intervals to sealed batches of transfers."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -60,7 +60,8 @@ class _Work:
 def meter_and_post(*, now: datetime, limit: int = 1000) -> Posted:
     """Meters, rates and posts at most `limit` intervals in one batch, or nothing at all.
 
-    Closed intervals are metered to their end, open ones to a midnight that is past and settled.
+    Runs whose end was reported are metered to it, others to a midnight that is past and settled:
+    also what a change of class closed, as the run may have ended before that, unseen.
     Usage that no price covers is set aside until prices change, counted, never billed at zero; what
     is priced before the gap is posted. A crash leaves nothing behind: all is one transaction, and
     ids are made of the facts. A constant number of statements, whatever the number of intervals.
@@ -99,11 +100,12 @@ def _horizons(now_ms: int) -> dict[UUID, int]:
 
 def _due(horizons: dict[UUID, int], limit: int) -> Sequence[UsageInterval]:
     """Intervals with something to meter, locked; one that is being told of waits for next time."""
-    is_due = Q(ended_ms__isnull=False, metered_ms__lt=F("ended_ms"))
+    is_left = Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms"))
+    is_due = Q(reported_end_ms__isnull=False)
     for cluster_id, horizon_ms in horizons.items():
-        is_due |= Q(ended_ms=None, cluster=cluster_id, metered_ms__lt=horizon_ms)
+        is_due |= Q(cluster=cluster_id, metered_ms__lt=horizon_ms)
     rows = (
-        UsageInterval.objects.filter(is_due, price_missing=False)
+        UsageInterval.objects.filter(is_left, is_due, price_missing=False)
         .select_related("tenant")
         .order_by("id")
         .select_for_update(of=("self",), skip_locked=True)
@@ -114,9 +116,16 @@ def _due(horizons: dict[UUID, int], limit: int) -> Sequence[UsageInterval]:
 def _rate_all(due: Iterable[UsageInterval], horizons: dict[UUID, int], book: PriceBook) -> _Work:
     work = _Work()
     for interval in due:
-        until_ms = horizons[interval.cluster_id] if interval.ended_ms is None else interval.ended_ms
-        _rate_one(interval, until_ms, book, work)
+        _rate_one(interval, _until_ms(interval, horizons), book, work)
     return work
+
+
+def _until_ms(interval: UsageInterval, horizons: Mapping[UUID, int]) -> int:
+    """Up to where an interval may be metered."""
+    if interval.reported_end_ms is not None and interval.ended_ms is not None:
+        return interval.ended_ms
+    horizon_ms = horizons[interval.cluster_id]
+    return horizon_ms if interval.ended_ms is None else min(interval.ended_ms, horizon_ms)
 
 
 def _rate_one(interval: UsageInterval, until_ms: int, book: PriceBook, work: _Work) -> None:

@@ -92,6 +92,23 @@ def test_a_price_change_and_a_promotion_in_mid_run_are_billed_as_they_held(world
     assert list(rows) == [("spot", 8 * USD), ("guaranteed", 16 * USD), ("guaranteed", 24 * USD)]
 
 
+def test_a_promotion_of_a_run_that_had_ended_unseen_is_not_billed_beyond_its_end(
+    world: World,
+) -> None:
+    world.price(nano=2 * USD)
+    world.price(nano=USD, service_class="spot")
+    fact = world.run(service_class="spot")
+    record_run(fact=fact, now=NOW)
+    cut_ms = START + 2 * HOUR_MS
+    change_class(attempt_ids=[fact.attempt_id], service_class="guaranteed", at_ms=cut_ms, now=NOW)
+    post_all(NOW)
+    assert posted_nano() == 0  # nobody knows yet how long it ran
+    record_run(fact=ended(fact, START + HOUR_MS), now=NOW)
+    post_all(NOW)
+    rows = UsageRecord.objects.values_list("service_class", "start_ms", "end_ms", "amount_nano")
+    assert list(rows) == [("spot", START, START + HOUR_MS, 8 * USD)]
+
+
 def test_a_crash_between_the_writes_leaves_nothing_and_the_next_try_posts_once(
     world: World,
 ) -> None:
