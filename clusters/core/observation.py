@@ -158,8 +158,8 @@ class ReservationSeen:
 class Observation:
     """One bulk read. `begun_ms` is our clock before the first request.
 
-    `accounting_answered` False means that an absent gang proves nothing. `namesakes` are objects
-    named like ours that bear no Muster's mark: never touched, shown to admins while they live.
+    `accounting_answered` False means that an absent gang proves nothing. `namesakes` are living
+    objects named like ours that bear no Muster's mark: never touched, shown to admins.
     """
 
     begun_ms: int

@@ -1,9 +1,9 @@
 """Open attempts as reconciliation judges them."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
@@ -48,21 +48,10 @@ _OF_JOB = [f"job__{name}" for name in JobFacts._fields]
 
 @dataclass(frozen=True, slots=True)
 class LastReading:
-    """The newest observation of a cluster: when, and by fence the objects and the namesakes."""
+    """The newest observation of a cluster: when, and the objects by fence."""
 
     reading: Reading | None
     objects: dict[str, list[GangSeen]]
-    namesakes: dict[str, list[GangSeen]] = field(default_factory=dict)
-
-    def of(self, attempt: AttemptFacts) -> list[GangSeen]:
-        """The objects of an attempt: those that bear its fence and our mark.
-
-        Somebody may have taken the mark off one by hand. It is known by the number that the cluster
-        gave it for this fence, so that it does not count as gone and run a second time.
-        """
-        found = self.objects.get(attempt.fence, [])
-        unmarked = self.namesakes.get(attempt.fence, ())
-        return [*found, *(one for one in unmarked if one.backend_id == attempt.backend_id)]
 
 
 def last_reading(cluster_id: UUID) -> LastReading:
@@ -70,15 +59,10 @@ def last_reading(cluster_id: UUID) -> LastReading:
     row = Observation.objects.filter(cluster_id=cluster_id).first()
     if row is None:
         return LastReading(None, {})
-    reading = Reading(to_ms(row.begun_at), row.accounting_answered)
-    return LastReading(reading, _by_fence(row.gangs), _by_fence(row.namesakes))
-
-
-def _by_fence(stored: list[dict[str, Any]]) -> dict[str, list[GangSeen]]:
-    found: dict[str, list[GangSeen]] = {}
-    for gang in gangs_from_json(stored):
-        found.setdefault(gang.fence, []).append(gang)
-    return found
+    objects: dict[str, list[GangSeen]] = {}
+    for gang in gangs_from_json(row.gangs):
+        objects.setdefault(gang.fence, []).append(gang)
+    return LastReading(Reading(to_ms(row.begun_at), row.accounting_answered), objects)
 
 
 def fences_to_look_up(cluster_id: UUID) -> list[str]:

@@ -126,14 +126,12 @@ def _objects(kinds: Collection[Kind]) -> Iterator[Row]:
 
 
 def _namesakes(kinds: Collection[Kind]) -> Iterator[Row]:
-    """What lives, is named like ours and bears no mark."""
+    """What is named like ours and bears no mark."""
     if Kind.FOREIGN_NAME not in kinds:
         return
     rows = Observation.objects.exclude(namesakes=[])
     for cluster_id, found in rows.values_list("cluster_id", "namesakes"):
         for gang in gangs_from_json(found):
-            if gang.state.is_final:
-                continue
             since = None if gang.submitted_ms is None else from_ms(gang.submitted_ms)
             yield Kind.FOREIGN_NAME, cluster_id, gang.fence, since, f"number:{gang.backend_id}"
 

@@ -128,7 +128,7 @@ def _differing(
     """Verdicts that differ from what their attempts are, each with the order to submit."""
     found = {}
     for attempt, value in pairs:
-        verdict = judge(value, last.of(attempt), last.reading, to_ms(now))
+        verdict = judge(value, last.objects.get(attempt.fence, ()), last.reading, to_ms(now))
         if _differs(attempt, verdict):
             found[attempt.id] = (verdict, value.submit)
     return found

@@ -1,4 +1,4 @@
-"""What a cluster takes back, forgets or has changed by hand; and its accounting, away or behind."""
+"""What a cluster takes back, or forgets; and its accounting, away or behind."""
 
 from collections.abc import Iterator
 
@@ -66,25 +66,6 @@ def test_what_a_controller_that_lost_its_state_closes_is_no_cancel(world: World)
     waits.refresh_from_db()
     assert waits.state != "cancelled"
     assert attempt_of(ran) == cancelled  # nothing is started again by itself
-
-
-def test_a_job_whose_mark_somebody_took_off_is_known_by_its_number(world: World) -> None:
-    aurora = world.simulated["aurora"]
-    job = world.until(world.submit(seconds=3000), "running", within_s=PATIENCE_S)
-    waits = world.until(world.submit(seconds=3000, nodes=2), "queued")
-    number = int(attempt_of(job).backend_id)
-    aurora.control("jobs/edit", job_id=number, comment="mine now")
-    for _ in range(3):
-        world.turn()
-    attempt = attempt_of(job)
-    job.refresh_from_db()
-    assert (job.state, attempt.number, attempt.backend_id) == ("running", 1, str(number))
-    aurora.control("jobs/cancel", job_id=number)
-    world.until(job, "cancelled", within_s=PATIENCE_S)
-    world.until(waits, "running", within_s=PATIENCE_S)
-    (run,) = [row for row in aurora.runs() if row["job_id"] == number]
-    start_ms, end_ms = run["time"]["start"] * 1000, run["time"]["end"] * 1000
-    assert [row[:2] for row in attempt_of(job).runs] == [[start_ms, end_ms]]
 
 
 def test_accounting_that_is_away_when_a_cluster_is_probed_is_no_lack_of_it(world: World) -> None:

@@ -81,19 +81,16 @@ def observe(
         gangs=tuple(gangs),
         foreign=foreign_load(others, ours, nodes),
         accounting_answered=answered,
-        namesakes=tuple(
-            _from_controller(row, history.get(row.name, ()), heard_ms)
-            for row in islice(_namesakes(job.row for job in others), _MOST_NAMESAKES)
-        ),
+        namesakes=tuple(islice(_namesakes(job.row for job in others), _MOST_NAMESAKES)),
     )
 
 
-def _namesakes(others: Iterable[JobRow]) -> Iterator[JobRow]:
-    """Jobs named like ours without a mark; with another mark they are another Muster's."""
+def _namesakes(others: Iterable[JobRow]) -> Iterator[GangSeen]:
+    """Living jobs named like ours without a mark; with another mark they are another Muster's."""
     for row in others:
         is_marked = (row.comment or "").endswith(f":{row.name}")
-        if is_fence(row.name) and not is_marked:
-            yield row
+        if is_fence(row.name) and not is_marked and not row.state.is_final:
+            yield read.gang_from(row, ())
 
 
 def topology_of(client: SlurmClient) -> Topology:
