@@ -160,7 +160,7 @@ class Scenario:
         name = known[attempt % len(known)]
         made = Attempt.objects.get(fence=name)
         data: dict[str, object] = {"user": ACCOUNT, "comment": mark_of(name), "hold": True}
-        data["nodes"] = len(made.nodes)  # it is the same submit
+        data |= {"nodes": len(made.nodes), "nodelist": ",".join(made.nodes)}  # the same submit
         if user:
             data = {"user": user, "nodes": 1}
         account = "" if user == "otto" else "ml"
