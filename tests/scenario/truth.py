@@ -119,9 +119,10 @@ def true_spans(clusters: Iterable[Simulated]) -> dict[str, list[tuple[Span, int]
     spans: dict[str, list[tuple[Span, int]]] = defaultdict(list)
     for cluster in clusters:
         for found in cluster.runs:
-            end_ms = cluster.shown_ms(found.end_ms) if found.end_ms else None
+            start_ms = cluster.shown_ms(found.start_ms)
+            end_ms = max(cluster.shown_ms(found.end_ms), start_ms) if found.end_ms else None
             gpus = sum(len(share.gpus) for share in found.shares.values())
-            spans[found.request.name].append(((cluster.shown_ms(found.start_ms), end_ms), gpus))
+            spans[found.request.name].append(((start_ms, end_ms), gpus))
     return spans
 
 

@@ -48,10 +48,15 @@ class JobRow:
 
     @property
     def run(self) -> Run | None:
-        """The stay on nodes this row tells of, if it has begun."""
+        """The stay on nodes this row tells of, if it has begun.
+
+        One that ends before it starts, as the clock was set back meanwhile, lasted no time: so says
+        Slurm's own accounting of it.
+        """
         if self.started_ms is None:
             return None
-        return Run(self.started_ms, self.ended_ms, self.gpus, self.nodes, self.state)
+        end_ms = None if self.ended_ms is None else max(self.ended_ms, self.started_ms)
+        return Run(self.started_ms, end_ms, self.gpus, self.nodes, self.state)
 
 
 def controller_job(raw: Json) -> JobRow:

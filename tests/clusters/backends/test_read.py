@@ -300,3 +300,11 @@ def test_topology_from_features() -> None:
     path = topology.path("n0", ["h100", "nvl-7", "pod2", "rack31"])
     assert path == (("spine", "pod2"), ("leaf", "rack31"), ("domain", "nvl-7"))
     assert Topology({}).path("n0", ["h100"]) == ()
+
+
+def test_a_run_that_ends_before_it_starts_lasted_no_time() -> None:
+    """The clock was set back meanwhile: Slurm's accounting says 0 s, and so does the bill."""
+    raw = {"job_id": 5, "job_state": "COMPLETED", "nodes": "n1", "start_time": 90, "end_time": 20}
+    run = read.controller_job(raw).run
+    assert run is not None
+    assert (run.start_ms, run.end_ms) == (90_000, 90_000)
