@@ -29,7 +29,8 @@ Span = tuple[int, int | None]
 class Tables:
     """What Muster's tables say at a moment, read in one go.
 
-    `bound`: fence, cluster, whether it is over, nodes, GPUs of each. `sizes`: GPUs by cluster and
+    `bound`: fence, cluster, whether it is over, the nodes that it holds (where it was seen, else where
+    it was bound), GPUs of each. `sizes`: GPUs by cluster and
     node. `billed`: fence, [start, metered) in milliseconds, GPUs.
     """
 
@@ -42,7 +43,8 @@ def tables() -> Tables:
     """Muster's tables as they are now. SQL: this runs after every step that wrote something."""
     bound, nodes, billed = run(
         Statement(
-            "SELECT fence, cluster.name, attempt.state = 'ended', nodes, gpus_per_node"
+            "SELECT fence, cluster.name, attempt.state = 'ended',"
+            " CASE nodes_seen WHEN '{}' THEN nodes ELSE nodes_seen END, gpus_per_node"
             " FROM federation_attempt AS attempt"
             " JOIN clusters_cluster AS cluster ON cluster.id = cluster_id"
         ),
