@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import connection
 
 from script.bootstrap import free_ports
-from script.processes import Layout, commands, web_upstream
+from script.processes import Layout, commands, listens, web_upstream
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = {
@@ -114,11 +114,18 @@ class Stack:
         return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def send(self, name: str, number: signal.Signals) -> None:
-        """Sends a signal to a process; SIGKILL and SIGTERM wait until it is gone."""
+        """Sends a signal to a process; SIGKILL and SIGTERM wait until it is gone.
+
+        A killed web leaves a worker behind that serves, and holds the port, until it finds itself
+        an orphan: some ten seconds. A new one gives up after five, and nobody here starts it again.
+        """
         process = self.running[name]
         process.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
             process.wait(60)
+            if name == "web":
+                is_held = listens([self.layout.web_port])
+                eventually(lambda: not is_held(), what="the port of web is free")
 
     def restart(self, name: str) -> None:
         """Kills a process without warning and starts it again."""
