@@ -8,9 +8,10 @@ from django import forms
 from django.contrib import admin
 
 from kit.admin import ServiceAdmin, ServiceForm
+from quotas.core.table import NUMBERS
 from quotas.models import Quota, QuotaPolicy
 from quotas.services.policy import set_policy
-from quotas.services.rows import VALUES, remove_quota, set_quota
+from quotas.services.rows import remove_quota, set_quota
 
 
 class QuotaForm(ServiceForm):
@@ -33,10 +34,10 @@ class QuotaAdmin(ServiceAdmin):
 
     form = QuotaForm
     can_remove = True
-    fields = ("tenant", "flavor", "cluster", *VALUES, "why", "seen")
+    fields = ("tenant", "flavor", "cluster", *NUMBERS, "why", "seen")
     fixed: ClassVar = ("tenant", "flavor", "cluster")
     autocomplete_fields = ("tenant",)
-    list_display = ("tenant", "flavor", "cluster", *VALUES)
+    list_display = ("tenant", "flavor", "cluster", *NUMBERS)
     list_filter = ("flavor", "cluster")
     list_select_related = ("tenant", "flavor", "cluster")
     search_fields = ("tenant__path",)
@@ -48,7 +49,7 @@ class QuotaAdmin(ServiceAdmin):
             tenant=values["tenant"],
             flavor=values["flavor"],
             cluster=values["cluster"],
-            **{name: values[name] for name in VALUES},
+            **{name: values[name] for name in NUMBERS},
             expected_revision=0,
             why=values["why"],
             now=now,
@@ -61,7 +62,7 @@ class QuotaAdmin(ServiceAdmin):
             tenant=held.tenant,
             flavor=held.flavor,
             cluster=held.cluster,
-            **{name: values[name] for name in VALUES},
+            **{name: values[name] for name in NUMBERS},
             expected_revision=values["seen"] or 0,
             why=values["why"],
             now=now,

@@ -11,6 +11,7 @@ from django.db.models import Count, F, Min, Q, Sum
 from accounting.core.posting import Batch as SealedBatch
 from accounting.core.posting import LedgerFault, revenue_account, tenant_account, verify
 from accounting.models import Adjustment, Batch, Transfer, UsageInterval, UsageRecord
+from accounting.selectors.costs import UNPOSTED
 from kit.intervals import to_ms
 from tenancy.models import Tenant, User
 from tenancy.selectors.access import visible_tenant_ids
@@ -37,9 +38,7 @@ def backlog(*, now: datetime) -> Backlog:
     """What waits, for metrics. One query."""
     waits = Q(metered_ms__lt=F("ended_ms"), price_missing=False)
     overposted = Q(ended_ms__gt=F("reported_end_ms"), metered_ms__gt=F("started_ms"))
-    found = UsageInterval.objects.filter(
-        Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms")) | overposted
-    ).aggregate(
+    found = UsageInterval.objects.filter(UNPOSTED | overposted).aggregate(
         open=Count("id", filter=Q(ended_ms=None)),
         unposted=Count("id", filter=waits),
         missing=Count("id", filter=Q(price_missing=True)),
@@ -52,9 +51,7 @@ def backlog(*, now: datetime) -> Backlog:
 
 def unsettled_jobs(jobs: Iterable[UUID]) -> set[UUID]:
     """Those of the jobs (public ids) with usage that runs, is not posted, or awaits a correction."""
-    waits = (
-        Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms")) | Q(ended_ms__gt=F("reported_end_ms"))
-    )
+    waits = UNPOSTED | Q(ended_ms__gt=F("reported_end_ms"))
     return set(
         UsageInterval.objects.filter(waits, job_id__in=jobs).values_list("job_id", flat=True)
     )

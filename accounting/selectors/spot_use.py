@@ -1,5 +1,6 @@
 """Each tenant's decayed use of spot: what its fair share is measured by."""
 
+from math import log
 from uuid import UUID
 
 from django.db import connection
@@ -28,7 +29,7 @@ SELECT tenant_id, flavor_id, round(sum(ms))::bigint
  GROUP BY tenant_id, flavor_id
 HAVING round(sum(ms)) > 0
 """  # noqa: S608 (no value in it)
-LN2 = 0.6931471805599453
+LN2 = log(2)
 
 
 def decayed_spot_use(*, now_ms: int, half_life_ms: int) -> dict[tuple[UUID, str], int]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import Q
 
 from accounting.core.posting import (
     GENESIS,
@@ -19,7 +19,7 @@ from accounting.core.posting import (
 )
 from accounting.core.rating import PriceBook, RatedPiece, rate
 from accounting.models import Batch, Transfer, UsageInterval, UsageRecord
-from accounting.selectors.costs import usage_of
+from accounting.selectors.costs import UNPOSTED, usage_of
 from accounting.selectors.prices import whole_book
 from accounting.services.locks import try_poster_lock
 from clusters.models import Cluster
@@ -100,12 +100,11 @@ def _horizons(now_ms: int) -> dict[UUID, int]:
 
 def _due(horizons: dict[UUID, int], limit: int) -> Sequence[UsageInterval]:
     """Intervals with something to meter, locked; one that is being told of waits for next time."""
-    is_left = Q(ended_ms=None) | Q(metered_ms__lt=F("ended_ms"))
     is_due = Q(reported_end_ms__isnull=False)
     for cluster_id, horizon_ms in horizons.items():
         is_due |= Q(cluster=cluster_id, metered_ms__lt=horizon_ms)
     rows = (
-        UsageInterval.objects.filter(is_left, is_due, price_missing=False)
+        UsageInterval.objects.filter(UNPOSTED, is_due, price_missing=False)
         .select_related("tenant")
         .order_by("id")
         .select_for_update(of=("self",), skip_locked=True)

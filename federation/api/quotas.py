@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from federation.selectors.whatif import Effect, effect_of
 from kit.errors import InvalidContentError
-from quotas.core.table import MOST_ROWS, TableRow, parse_table
+from quotas.core.table import COLUMNS, MOST_ROWS, TableRow, parse_table
 from quotas.selectors import all_quotas
 from quotas.services.tables import TableChange, apply_table, plan_table, refuse, table_of
 from tenancy.api.endpoint import (
@@ -29,20 +29,22 @@ from tenancy.api.endpoint import (
 )
 from tenancy.permissions import IsAdmin
 
-VALUES = {
+QUOTA_VALUES = {
     "guaranteed": NUMBER,
     "borrowing_limit": or_null(NUMBER),
     "lending_limit": or_null(NUMBER),
     "weight": NUMBER,
 }
-ROW = component("QuotaRow", document(tenant=TEXT, flavor=TEXT, cluster=or_null(TEXT), **VALUES))
+ROW = component(
+    "QuotaRow", document(tenant=TEXT, flavor=TEXT, cluster=or_null(TEXT), **QUOTA_VALUES)
+)
 CHANGE = document(
     action=TEXT,
     tenant=TEXT,
     flavor=TEXT,
     cluster=or_null(TEXT),
-    before=or_null(document(**VALUES)),
-    after=or_null(document(**VALUES)),
+    before=or_null(document(**QUOTA_VALUES)),
+    after=or_null(document(**QUOTA_VALUES)),
 )
 AFFECTED = list_of(document(id=UUID_TEXT, name=TEXT, tenant=TEXT, **{"class": TEXT}))
 PLAN = component(
@@ -57,7 +59,12 @@ TABLE: dict[str, Any] = {
             "maxItems": MOST_ROWS,
             "items": {
                 "type": "object",
-                "properties": {"tenant": TEXT, "flavor": TEXT, "cluster": or_null(TEXT), **VALUES},
+                "properties": {
+                    "tenant": TEXT,
+                    "flavor": TEXT,
+                    "cluster": or_null(TEXT),
+                    **QUOTA_VALUES,
+                },
                 "required": ["tenant", "flavor", "guaranteed"],
                 "additionalProperties": False,
             },
@@ -124,8 +131,7 @@ def _asked(request: Request) -> tuple[list[TableRow], bool, Any]:
 
 def row_document(row: TableRow) -> dict[str, Any]:
     """A row of the table."""
-    names = ("tenant", "flavor", "cluster", *VALUES)
-    return {name: getattr(row, name) for name in names}
+    return {name: getattr(row, name) for name in COLUMNS}
 
 
 def change_document(change: TableChange) -> dict[str, Any]:

@@ -10,11 +10,13 @@ from accounting.core.costs import UsageSum
 from accounting.selectors.costs import tenant_usage
 from accounting.selectors.prices import book_currency
 from clusters.models import Cluster
+from federation.api.quotas import QUOTA_VALUES
 from federation.selectors.quota_use import QuotaUse, quota_use
 from kit.money import gpu_time, money
+from quotas.core.table import NUMBERS
 from quotas.models import Quota
 from quotas.selectors import quota_of, quotas_of, served_flavor, serving_cluster
-from quotas.services.rows import VALUES, remove_quota, set_quota
+from quotas.services.rows import remove_quota, set_quota
 from tenancy.api.endpoint import (
     MONEY,
     NUMBER,
@@ -47,10 +49,7 @@ QUOTA = component(
     document(
         flavor=TEXT,
         cluster=or_null(TEXT),
-        guaranteed=NUMBER,
-        borrowing_limit=or_null(NUMBER),
-        lending_limit=or_null(NUMBER),
-        weight=NUMBER,
+        **QUOTA_VALUES,
         used=document(guaranteed=NUMBER, spot=NUMBER),
         etag=TEXT,
     ),
@@ -60,10 +59,7 @@ QUOTA_BODY: dict[str, Any] = {
     "properties": {
         "flavor": TEXT,
         "cluster": or_null(TEXT),
-        "guaranteed": NUMBER,
-        "borrowing_limit": or_null(NUMBER),
-        "lending_limit": or_null(NUMBER),
-        "weight": NUMBER,
+        **QUOTA_VALUES,
         "why": TEXT,
     },
     "required": ["flavor", "guaranteed"],
@@ -120,7 +116,7 @@ class Quotas(Endpoint):
         """
         user = user_of(request)
         tenant = managed_tenant(user, path)
-        body = fields_of(request, ("flavor", "cluster", *VALUES, "why"))
+        body = fields_of(request, ("flavor", "cluster", *NUMBERS, "why"))
         flavor = served_flavor(body.pop("flavor", None))
         cluster = serving_cluster(body.pop("cluster", None), flavor)
         quota = set_quota(
@@ -208,7 +204,7 @@ def quota_document(quota: Quota, used: QuotaUse) -> dict[str, Any]:
     return {
         "flavor": quota.flavor_id,
         "cluster": quota.cluster.name if quota.cluster else None,
-        **{name: getattr(quota, name) for name in VALUES},
+        **{name: getattr(quota, name) for name in NUMBERS},
         "used": {"guaranteed": guaranteed, "spot": spot},
         "etag": etag(quota.revision),
     }

@@ -22,9 +22,9 @@ from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.promote import promote
 from federation.services.reasons import array_of, write_reasons
+from federation.services.revisions import Revisions, lock_quotas, quotas_as_seen
 from kit.bulk import insert_rows
 from kit.ids import attempt_id, fence
-from quotas.models import Quota
 from tenancy.models import Tenant
 from tenancy.services.records import Change, write_events
 
@@ -53,7 +53,7 @@ class _Facts:
     jobs: Mapping[int, Mapping[str, Any]]
     clusters: Mapping[UUID, Mapping[str, Any]]
     tenants: Mapping[UUID, tuple[bool, int]]
-    quotas: Mapping[tuple[UUID, str, UUID | None], int]
+    quotas: Revisions
     accounts: Mapping[tuple[UUID, UUID], ClusterAccount]
 
 
@@ -149,12 +149,6 @@ def _lock_facts(plan: Plan) -> _Facts:
         .select_for_update(no_key=True)
         .values_list("id", "is_open", "revision")
     )
-    quotas = (
-        Quota.objects.filter(tenant__in=tenant_ids)
-        .order_by("id")
-        .select_for_update(no_key=True)
-        .values_list("tenant_id", "flavor_id", "cluster_id", "revision")
-    )
     accounts = ClusterAccount.objects.filter(
         cluster__in=cluster_ids, user__in={binding.user for binding in bindings}
     )
@@ -169,7 +163,7 @@ def _lock_facts(plan: Plan) -> _Facts:
     return _Facts(
         clusters={row["id"]: row for row in clusters},
         tenants={key: (is_open, revision) for key, is_open, revision in tenants},
-        quotas={(tenant, flavor, place): rev for tenant, flavor, place, rev in quotas},
+        quotas=lock_quotas(tenant_ids),
         accounts={(row.cluster_id, row.user_id): row for row in accounts},
         jobs={row["id"]: row for row in jobs},
     )
@@ -194,7 +188,7 @@ def _changes(plan: Plan, facts: _Facts) -> Callable[[Binding], str]:
     basis = plan.basis
     clusters = {cluster.id: cluster.revision for cluster in basis.clusters}
     tenants = {tenant.id: tenant for tenant in basis.tenants}
-    quotas = {(row.tenant, row.flavor, row.cluster): row.revision for row in basis.quotas}
+    quotas_hold = quotas_as_seen(plan, facts.quotas)
 
     def changed(binding: Binding) -> str:
         lineage = tenants[binding.tenant].lineage
@@ -211,8 +205,7 @@ def _changes(plan: Plan, facts: _Facts) -> Callable[[Binding], str]:
             return "account"
         if any(facts.tenants.get(t) != (True, tenants[t].revision) for t in lineage):
             return "tenant"
-        rows = [(t, binding.flavor, place) for t in lineage for place in (binding.cluster, None)]
-        if any(facts.quotas.get(row) != quotas.get(row) for row in rows):
+        if not quotas_hold(binding.tenant, binding.flavor, binding.cluster):
             return "quota"
         return ""
 

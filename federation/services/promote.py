@@ -1,18 +1,17 @@
 """Makes promotions true: gangs that run as spot go on as guaranteed, from now on and in the books."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from django.db.models import F
 
 from accounting.services.usage import change_class
 from federation.core.plan import Plan, Promotion
 from federation.models import Attempt, Job
+from federation.services.revisions import lock_quotas, quotas_as_seen
 from kit.intervals import to_ms
 from quotas.core.cohort import GUARANTEED, SPOT
-from quotas.models import Quota
 from tenancy.services.records import Change, write_events
 
 
@@ -23,7 +22,10 @@ def promote(*, plan: Plan, now: datetime) -> int:
     something was asked since, or whose quota changed; the next cycle decides anew. The number of
     statements does not depend on the number of gangs.
     """
-    fresh = _with_quota_as_seen(plan)
+    lineages = {tenant.id: tenant.lineage for tenant in plan.basis.tenants}
+    tenants = {above for one in plan.promotions for above in lineages[one.tenant]}
+    quotas_hold = quotas_as_seen(plan, lock_quotas(tenants))
+    fresh = [one for one in plan.promotions if quotas_hold(one.tenant, one.flavor, one.cluster)]
     locked = {
         row["id"]: row
         for row in Job.objects.filter(
@@ -56,31 +58,6 @@ def promote(*, plan: Plan, now: datetime) -> int:
         changes=[_event(one, locked[one.job], names[one.cluster]) for one in done], now=now
     )
     return len(done)
-
-
-def _with_quota_as_seen(plan: Plan) -> Sequence[Promotion]:
-    """The promotions whose tenants' quotas are those that the plan was made on; rows locked."""
-    lineages = {tenant.id: tenant.lineage for tenant in plan.basis.tenants}
-    tenants = {above for one in plan.promotions for above in lineages[one.tenant]}
-    rows = (
-        Quota.objects.filter(tenant__in=tenants)
-        .order_by("id")
-        .select_for_update(no_key=True)
-        .values_list("tenant_id", "flavor_id", "cluster_id", "revision")
-    )
-    now: dict[tuple[UUID, str, UUID | None], int]
-    now = {(tenant, flavor, place): revision for tenant, flavor, place, revision in rows}
-    seen = {(row.tenant, row.flavor, row.cluster): row.revision for row in plan.basis.quotas}
-
-    def is_as_seen(one: Promotion) -> bool:
-        places: list[tuple[UUID, str, UUID | None]] = [
-            (above, one.flavor, place)
-            for above in lineages[one.tenant]
-            for place in (one.cluster, None)
-        ]
-        return all(now.get(place) == seen.get(place) for place in places)
-
-    return [one for one in plan.promotions if is_as_seen(one)]
 
 
 def _event(promotion: Promotion, job: Mapping[str, Any], cluster: str) -> Change:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-DAY_MS = 86_400_000
+from kit.intervals import DAY_MS
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,11 @@ from datetime import datetime
 from django.db import transaction
 
 from kit.errors import FieldProblem, InvalidContentError
-from quotas.core.policy import DAY_MS
+from kit.intervals import DAY_MS, HOUR_MS
 from quotas.models import QuotaPolicy
 from tenancy.models import User
 from tenancy.services.records import ring, write_audit
 
-HOUR_MS = 3_600_000
 RANGES = {"half_life_ms": (HOUR_MS, 365 * DAY_MS), "aging_ms": (0, 365 * DAY_MS)}
 
 

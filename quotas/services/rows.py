@@ -16,16 +16,15 @@ from kit.errors import (
     StaleWriteError,
 )
 from quotas.core.cohort import QuotaRow
+from quotas.core.table import NUMBERS
 from quotas.core.tree import misfits
 from quotas.models import Quota
 from quotas.selectors import quota_rows
 from tenancy.models import Tenant, User
-from tenancy.services.records import ring, write_audit
+from tenancy.services.records import ring, why_problems, write_audit
 
 MOST_GPUS = 1_000_000
 MOST_WEIGHT = 1000
-VALUES = ("guaranteed", "borrowing_limit", "lending_limit", "weight")
-LONGEST_WHY = 1000
 
 
 class ChildrenAboveParentError(ConflictError):
@@ -61,16 +60,8 @@ def problems_of(values: Mapping[str, Any], *, is_for_one_cluster: bool) -> list[
     return found
 
 
-def check_why(why: object) -> list[FieldProblem]:
-    """What is wrong with a reason for the audit."""
-    if isinstance(why, str) and len(why) <= LONGEST_WHY:
-        return []
-    words = f"Give text of at most {LONGEST_WHY} letters."
-    return [FieldProblem("/why", "invalid_text", words)]
-
-
 def _check(values: Mapping[str, Any], cluster: Cluster | None, why: object) -> None:
-    found = [*problems_of(values, is_for_one_cluster=cluster is not None), *check_why(why)]
+    found = [*problems_of(values, is_for_one_cluster=cluster is not None), *why_problems(why)]
     if found:
         raise InvalidContentError("The quota is not valid.", errors=found)
 
@@ -109,7 +100,7 @@ def _require_revision(held: Quota | None, expected: int | None) -> None:
 
 def values_of(quota: Quota) -> dict[str, Any]:
     """What a row says."""
-    return {name: getattr(quota, name) for name in VALUES}
+    return {name: getattr(quota, name) for name in NUMBERS}
 
 
 def _record(

@@ -14,9 +14,9 @@ from quotas.core.cohort import QuotaRow
 from quotas.core.table import NUMBERS, TableProblem, TableRow
 from quotas.models import Quota
 from quotas.selectors import quota_rows
-from quotas.services.rows import check_why, problems_of, require_fit, values_of
+from quotas.services.rows import problems_of, require_fit, values_of
 from tenancy.models import Tenant, User
-from tenancy.services.records import ring, write_audits
+from tenancy.services.records import ring, why_problems, write_audits
 
 Place = tuple[UUID, str, UUID | None]
 
@@ -92,7 +92,7 @@ def apply_table(
     Raises:
         InvalidContentError, ChildrenAboveParentError: as `plan_table`; nothing is changed.
     """
-    if wrong := check_why(why):
+    if wrong := why_problems(why):
         raise InvalidContentError("The reason is not valid.", errors=wrong)
     list(
         Tenant.objects.filter(parent=None)

@@ -11,10 +11,12 @@ from django.contrib.sessions.models import Session
 from django.db.models import Q
 
 from kit.bulk import Statement, insertion, run
+from kit.errors import FieldProblem
 from tenancy.models import ApiToken, AuditEntry, Event, IdempotencyRecord, Tick, User
 
 logger = logging.getLogger(__name__)
 CHANNEL = "muster"
+LONGEST_WHY = 1000
 BELL = Statement(f"NOTIFY {CHANNEL}")  # what `ring` runs
 IDEMPOTENCY_LIFE = timedelta(hours=24)
 TOKEN_MEMORY = timedelta(days=90)  # so long its owner still sees that a token is over
@@ -76,6 +78,14 @@ def _note(changes: Sequence[Change]) -> None:
         for start in range(0, len(subjects), IDS_A_LINE):
             ids = {about: ",".join(subjects[start : start + IDS_A_LINE])}
             logger.info("%s (%s)", kind, cause, extra={"ids": ids})
+
+
+def why_problems(why: object) -> list[FieldProblem]:
+    """What is wrong with the word why that goes with an act, which may be empty."""
+    if isinstance(why, str) and len(why) <= LONGEST_WHY and "\0" not in why:
+        return []
+    words = f"Give text of at most {LONGEST_WHY} letters."
+    return [FieldProblem("/why", "invalid_text", words)]
 
 
 def write_audits(

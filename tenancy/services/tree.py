@@ -10,9 +10,7 @@ from django.db.models import F, ProtectedError
 from kit.errors import ConflictError, FieldProblem, InvalidContentError, StaleWriteError
 from tenancy.models import Tenant, User
 from tenancy.services.access import is_title
-from tenancy.services.records import ring, write_audit
-
-LONGEST_WHY = 1000
+from tenancy.services.records import ring, why_problems, write_audit
 
 
 class TenantHasHistoryError(ConflictError):
@@ -27,9 +25,7 @@ def _check(changes: Mapping[str, Any], why: object) -> None:
         found.append(FieldProblem("/title", "invalid_text", "Use at most 200 printable letters."))
     if not isinstance(changes.get("is_open", True), bool):
         found.append(FieldProblem("/is_open", "wrong_type", "Give true or false."))
-    if not isinstance(why, str) or len(why) > LONGEST_WHY:
-        words = f"Give text of at most {LONGEST_WHY} letters."
-        found.append(FieldProblem("/why", "invalid_text", words))
+    found += why_problems(why)
     if found:
         raise InvalidContentError("The tenant is not valid.", errors=found)
 

@@ -99,6 +99,7 @@ def test_an_owner_shares_out_below(world: World) -> None:
         ({"gpus": 5}, ["/gpus"]),
         ({"why": "x" * 1001}, ["/why"]),
         ({"why": 5}, ["/why"]),
+        ({"why": "a\0b"}, ["/why"]),
     ],
 )
 def test_bad_input_names_the_field_and_changes_nothing(

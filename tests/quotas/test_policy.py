@@ -3,7 +3,8 @@
 import pytest
 
 from kit.errors import InvalidContentError
-from quotas.core.policy import DAY_MS, Policy
+from kit.intervals import DAY_MS
+from quotas.core.policy import Policy
 from quotas.models import QuotaPolicy
 from quotas.selectors import quota_policy
 from quotas.services.policy import set_policy

@@ -8,7 +8,6 @@ import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -19,10 +18,10 @@ from accounting.services.posting import meter_and_post
 from federation.models import Attempt, Job
 from federation.services.change import cancel_job, release_job
 from script.processes import ENVIRONMENT
-from tests.recovery.test_upgrade import FIRST, MADE, first_release, moved, moved_world, reseal
+from tests.recovery.test_upgrade import FIRST, upgraded
 from tests.recovery.travel import nothing_is_open, ours, theirs
 from tests.stack import Stack, broker_url, eventually
-from tests.world import World, simulated, utc_now
+from tests.world import World, utc_now
 
 
 @pytest.fixture
@@ -34,23 +33,6 @@ def old(tmp_path: Path) -> Path:
         how = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
         archive.extractall(root, **how)  # noqa: S202
     return root
-
-
-@contextmanager
-def upgraded(tmp_path: Path) -> Iterator[World]:
-    """The first release's database on this schema, its cluster going on, its jobs where they were."""
-    # Whole seconds: that is what the cluster's clock has.
-    by = timedelta(seconds=(utc_now() - MADE) // timedelta(seconds=1) - 60)
-    (tmp_path / "aurora.json").write_text(moved((FIRST / "aurora.json").read_text(), by))
-    fleet = {
-        "nodes": 8,
-        "gpu_type": "h100",
-        "partitions": [{"name": "batch", "max_minutes": 525600}],
-        "state_file": str(tmp_path / "aurora.json"),
-    }
-    with first_release(by), simulated(tmp_path, aurora=fleet) as clusters:
-        reseal()
-        yield moved_world(clusters)
 
 
 @contextmanager

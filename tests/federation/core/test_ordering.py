@@ -8,8 +8,9 @@ import pytest
 
 from federation.core.ordering import Turns, by_tenant, rank
 from federation.core.snapshot import WaitingJob
+from kit.intervals import DAY_MS
 from quotas.core.fair_share import GRANTED, Shares, window_ms
-from quotas.core.policy import DAY_MS, Policy
+from quotas.core.policy import Policy
 from tests.federation.core.build import HOUR_MS, NOW_MS, job, tenants, uid
 
 HALF_LIFE_MS = 2 * DAY_MS
