@@ -91,7 +91,8 @@ def deliver(
     """Delivers what is due to one cluster, at most for `longest`; the number of calls made.
 
     `calls_at_once` holds unless the cluster has a limit of its own. Returns 0 at once when somebody
-    else holds the lease, or when the cluster has left. A cluster that does not answer ends the round and trips the breaker
+    else holds the lease, or when the cluster has left. A cluster that does not answer ends the
+    round and trips the breaker
     (`clusters.services.lease.back_off`); one that asks for patience ends the round for so long.
     """
     kind = Lease.Kind.DISPATCH

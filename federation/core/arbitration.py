@@ -18,17 +18,18 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     Owners take turns by the guaranteed GPUs that they hold, borrowers by their fair share.
     """
     owners = Shares(draft.lineages, _held(snapshot, draft, GUARANTEED))
-    draft = _pass(draft, GUARANTEED, owners, 1)
-    return _pass(draft, SPOT, *spot_shares(snapshot, draft))
+    draft = _pass(draft, GUARANTEED, owners)
+    draft.borrowers = _borrowers(snapshot, draft)
+    return _pass(draft, SPOT, draft.borrowers)
 
 
-def _pass(draft: Draft, service_class: str, shares: Shares, grant: int) -> Draft:
+def _pass(draft: Draft, service_class: str, shares: Shares) -> Draft:
     for line in Turns(_asking(draft, service_class), draft.lineages, shares):
         for job in line:
             site = choose(draft, job, service_class)
             if site is not None:
                 draft.bind(job, site, service_class)
-                shares.add(job.tenant, site.flavor.name, site.option.shape.gpus * grant)
+                shares.grant(job.tenant, site.flavor.name, site.option.shape.gpus)
                 break  # a turn ends with what it got
     return draft
 
@@ -42,8 +43,8 @@ def _asking(draft: Draft, service_class: str) -> Lines:
     }
 
 
-def spot_shares(snapshot: Snapshot, draft: Draft) -> tuple[Shares, int]:
-    """The tenants' shares of spot, and what a GPU that is granted adds, in milliseconds.
+def _borrowers(snapshot: Snapshot, draft: Draft) -> Shares:
+    """The tenants' shares of spot.
 
     What is held now counts in advance for a part of the window, so that a cycle with much to
     give does not give all of it to the one that was lowest before.
@@ -53,15 +54,15 @@ def spot_shares(snapshot: Snapshot, draft: Draft) -> tuple[Shares, int]:
     used = Counter(snapshot.spot_use)
     for place, gpus in _held(snapshot, draft, SPOT).items():
         used[place] += gpus * grant_ms
-    shares = Shares(
+    return Shares(
         draft.lineages,
         used,
         lendable={flavor: gpus * window for flavor, gpus in _lendable(snapshot, draft).items()},
         weights={
             (row.tenant, row.flavor): row.weight for row in snapshot.quotas if row.cluster is None
         },
+        a_gpu=grant_ms,
     )
-    return shares, grant_ms
 
 
 def _held(snapshot: Snapshot, draft: Draft, service_class: str) -> Mapping[tuple[UUID, str], int]:

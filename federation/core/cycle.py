@@ -21,7 +21,7 @@ def decide(snapshot: Snapshot) -> Plan:
     draft = arbitration.extend(snapshot, draft)
     draft = promotion.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)
-    draft = _rank(snapshot, draft)
+    draft = _rank(draft)
     return draft.plan()
 
 
@@ -38,11 +38,10 @@ def _flavors_in_order(cluster: ClusterView) -> ClusterView:
     return replace(cluster, flavors=tuple(sorted(cluster.flavors, key=attrgetter("name"))))
 
 
-def _rank(snapshot: Snapshot, draft: Draft) -> Draft:
+def _rank(draft: Draft) -> Draft:
     waiting = {
         tenant: [job for job in jobs if job.id not in draft.bindings]
         for tenant, jobs in draft.ready.items()
     }
-    shares, grant_ms = arbitration.spot_shares(snapshot, draft)
-    draft.queue = ordering.rank(waiting, draft.lineages, shares, grant_ms)
+    draft.queue = ordering.rank(waiting, draft.lineages, draft.borrowers)
     return draft

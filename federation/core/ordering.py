@@ -124,14 +124,15 @@ class Turns(Iterator[Line]):
             heappush(above.heap, (self._shares.of(what.tenant), queued_ms, first, what))
 
 
-def rank(
-    jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares, grant_ms: int
-) -> tuple[int, ...]:
-    """The queue as people see it: the order in which the jobs would go if each one got its turn."""
+def rank(jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares) -> tuple[int, ...]:
+    """The queue as people see it: the order in which the jobs would go if each one got its turn.
+
+    `shares` count the grants, so they are of no use afterwards.
+    """
     order = []
     for line in Turns(jobs, lineages, shares):
         job = next(iter(line))
         order.append(job.id)
         option = job.ask.options[0]
-        shares.add(job.tenant, option.flavor, option.shape.gpus * grant_ms)
+        shares.grant(job.tenant, option.flavor, option.shape.gpus)
     return tuple(order)

@@ -20,6 +20,7 @@ from federation.core.snapshot import (
 )
 from kit.intervals import from_ms, iso
 from quotas.core.cohort import Cohort, Headroom, Limits, Use
+from quotas.core.fair_share import Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class Draft:
 
     Room and headroom only shrink while a draft grows, so what did not fit once does not fit later
     in the same cycle: `Place.live` drops a site for good. Equal asks share every answer. `ready`
-    are each tenant's jobs that may start, in their order. Inner keys are numbers and names, as
+    are each tenant's jobs that may start, in their order. `borrowers` are the tenants' shares of spot
+    with all that was bound (arbitration sets them). Inner keys are numbers and names, as
     UUIDs are slow to hash.
     """
 
@@ -128,6 +130,7 @@ class Draft:
     promotions: list[Promotion] = field(default_factory=list)
     reasons: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
     queue: tuple[int, ...] = ()
+    borrowers: Shares = field(init=False)
     _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)
     _asks: dict[Ask, int] = field(default_factory=dict)
     _ask_numbers: dict[int, int] = field(default_factory=dict)

@@ -19,7 +19,7 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     for held in sorted(asking, key=_place):
         use = Use(held.tenant, held.flavor, held.cluster, GUARANTEED, held.gpus)
         limits = cohort.limits(held.tenant, held.flavor, held.cluster, GUARANTEED)
-        if limits.hold(held.gpus) and _is_priced(snapshot, draft, held):
+        if limits.hold(held.gpus) and _is_priced(draft, held):
             cohort.promote(use)
             draft.cohort.promote(use)
             draft.promotions.append(
@@ -51,5 +51,5 @@ def _after_those_who_wait(snapshot: Snapshot, draft: Draft) -> Cohort:
     return cohort
 
 
-def _is_priced(snapshot: Snapshot, draft: Draft, held: Holding) -> bool:
+def _is_priced(draft: Draft, held: Holding) -> bool:
     return draft.book(held.tenant).price_at(held.flavor, held.cluster, GUARANTEED) is not None

@@ -32,8 +32,13 @@ class Shares:
         *,
         lendable: Mapping[str, int] | None = None,
         weights: Mapping[tuple[UUID, str], int] | None = None,
+        a_gpu: int = 1,
     ) -> None:
-        """`used` by tenant and flavor is of the tenant's own jobs; weights default to 1."""
+        """`used` by tenant and flavor is of the tenant's own jobs; weights default to 1.
+
+        `a_gpu` is the amount that a GPU which is granted counts for.
+        """
+        self._a_gpu = a_gpu
         self._lineages = lineages
         self._lendable = lendable or {}
         self._weights = weights or {}
@@ -42,6 +47,10 @@ class Shares:
         self._known: dict[UUID, int] = {}
         for (tenant, flavor), amount in used.items():
             self.add(tenant, flavor, amount)
+
+    def grant(self, tenant: UUID, flavor: str, gpus: int) -> None:
+        """Counts GPUs that a tenant's own job gets."""
+        self.add(tenant, flavor, gpus * self._a_gpu)
 
     def add(self, tenant: UUID, flavor: str, amount: int) -> None:
         """Counts use of a tenant's own jobs."""

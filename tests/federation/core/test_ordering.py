@@ -118,4 +118,4 @@ def test_the_queue_interleaves_by_what_each_would_get() -> None:
         uid("beta"): [job(n, "1x8", tenant="beta", age=1) for n in (3, 4, 5)],
     }
     shares = Shares(lineages("acme", "beta"), {})
-    assert rank(lines, lineages("acme", "beta"), shares, 1) == (3, 1, 4, 5, 2)
+    assert rank(lines, lineages("acme", "beta"), shares) == (3, 1, 4, 5, 2)
