@@ -34,7 +34,8 @@ class Job(models.Model):
     What deciding reads lies in columns; `spec` (the whole parsed body) is read when an attempt is
     made. `options` are the acceptable flavors in order, each with the gang it would take:
     `[{"flavor", "nodes", "gpus_per_node", "cpus_per_node", "memory_mib_per_node"}]`.
-    `version` is compared when a plan commits. `reasons` is what the last cycle said.
+    `version` is compared when a plan commits. `reasons` is what the last cycle said. `saved_step`
+    and `saved_at` are the newest checkpoint that any of its attempts proved (null = none).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -72,6 +73,8 @@ class Job(models.Model):
     attempts_made = models.PositiveSmallIntegerField(default=0)
     restarts = models.PositiveSmallIntegerField(default=0)
     outcome = models.TextField(blank=True)
+    saved_step = models.BigIntegerField(null=True)
+    saved_at = models.DateTimeField(null=True)
     version = models.PositiveIntegerField(default=1)
 
     class Meta:
@@ -101,7 +104,8 @@ class Attempt(models.Model):
 
     A job has at most one attempt that is not over (a partial unique index holds that). `end_cause`
     is set when we decide to stop it or when it ended. `runs` is what accounting was told: its stays
-    on nodes as [start ms, end ms or null, GPUs], on the cluster's clock.
+    on nodes as [start ms, end ms or null, GPUs], on the cluster's clock. `saved_*` is the newest
+    checkpoint it proved; `signal_asked_at` is when it was last asked to save one.
     """
 
     class State(models.TextChoices):
@@ -141,6 +145,10 @@ class Attempt(models.Model):
     end_cause = models.CharField(max_length=63, blank=True)
     exit_code = models.IntegerField(null=True)
     runs = models.JSONField(default=list)
+    saved_step = models.BigIntegerField(null=True)
+    saved_at = models.DateTimeField(null=True)
+    saved_path = models.TextField(blank=True, default="", db_default="")
+    signal_asked_at = models.DateTimeField(null=True)
 
     class Meta:
         ordering: ClassVar = ["job", "number"]
