@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from clusters.core.checkpoint_note import noted_step
+
 MOST_SKEW_MS = 2**31 - 1
 ACCOUNTING_LAG_MS = 60_000  # what a cluster's accounting has not heard by then it never hears
 
@@ -119,6 +121,11 @@ class GangSeen:
     runs: tuple[Run, ...] = ()
     pinned: tuple[str, ...] = ()
     is_whole: bool = True
+
+    @property
+    def checkpoint_step(self) -> int | None:
+        """The step that the job says to have saved, in its comment; None = it says none."""
+        return noted_step(self.comment)
 
 
 @dataclass(frozen=True, slots=True)

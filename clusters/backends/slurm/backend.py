@@ -10,7 +10,7 @@ from clusters.backends.slurm.observe import observe
 from clusters.backends.slurm.probe import probe
 from clusters.backends.slurm.read import JobRow, accounting_job, controller_job
 from clusters.backends.slurm.shared import SharedRead, Together
-from clusters.backends.slurm.translate import comment_of, owner_mark, submit_body
+from clusters.backends.slurm.translate import is_ours, owner_mark, submit_body
 from clusters.backends.slurm.values import Json, number, parsed
 from clusters.core.backend import (
     BackendRejectedError,
@@ -142,8 +142,7 @@ class SlurmBackend:
         return self._ours(named, fence, account)
 
     def _ours(self, rows: Iterable[JobRow], fence: str, account: str) -> tuple[JobRow, ...]:
-        comment = comment_of(self._mark, fence)
-        mine = (row for row in rows if row.comment == comment and row.user == account)
+        mine = (row for row in rows if row.user == account and self._is_ours(row, fence))
         return tuple(sorted(mine, key=lambda row: row.job_id))
 
     def _ran_before(self, fence: str, account: str) -> JobRow | None:
@@ -159,9 +158,15 @@ class SlurmBackend:
             path += "&show_duplicates=true&disable_truncate_usage_time=true"
         reply = self._client.read(path, accounting=True, fine=(errors.NOTHING_FOUND,))
         rows = [accounting_job(raw) for raw in reply.rows("jobs") if raw.get("name") == fence]
-        marks = {None, "", comment_of(self._mark, fence)}
-        mine = [row for row in rows if row.user == account and row.comment in marks]
+        mine = [
+            row
+            for row in rows
+            if row.user == account and (not row.comment or self._is_ours(row, fence))
+        ]
         return min(mine, key=lambda row: row.job_id, default=None)
+
+    def _is_ours(self, row: JobRow, fence: str) -> bool:
+        return is_ours(self._mark, fence, row.comment or "", fence.__eq__)
 
     def _post(self, gang: Gang) -> int:
         """Submit held. Without EnforcePartLimits Slurm accepts what it will never start (2015)."""

@@ -1,7 +1,7 @@
 """One bulk read of a Slurm cluster, put together from its parts."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from urllib.parse import quote
@@ -12,9 +12,10 @@ from clusters.backends.slurm.foreign import foreign_load
 from clusters.backends.slurm.memo import Readings, SeenJob, readings_of
 from clusters.backends.slurm.read import JobRow
 from clusters.backends.slurm.topology import Topology
-from clusters.backends.slurm.translate import comment_of, owner_mark
+from clusters.backends.slurm.translate import is_ours, owner_mark
 from clusters.backends.slurm.values import Json, number
 from clusters.core.backend import BackendError, BackendUnavailableError
+from clusters.core.checkpoint_note import without_note
 from clusters.core.observation import (
     ACCOUNTING_LAG_MS,
     GangSeen,
@@ -52,20 +53,23 @@ def observe(
     readings = _readings(client)
     nodes = readings.nodes(raw_nodes)
     mark = owner_mark(client.connection.options)
+    known = frozenset(fences).__contains__ if since_ms is None else is_fence
     ours: list[SeenJob] = []
     others: list[SeenJob] = []
     for job in readings.jobs(raw_jobs):
-        is_ours = job.row.comment == comment_of(mark, job.row.name)
-        (ours if is_ours else others).append(job)
+        is_mine = is_ours(mark, job.row.name, job.row.comment or "", known)
+        (ours if is_mine else others).append(job)
     rows = [job.row for job in ours]
     present = {row.name for row in rows}
     if since_ms is None:
         requeued = {row.name for row in rows if row.restarts}
         names = sorted(requeued | (set(fences) - present))
-        history, answered = _history(client, _queries(client, names, cluster_s))
+        asked = frozenset(names).__contains__
+        history, answered = _history(client, _queries(client, names, cluster_s), asked)
     else:
         since_s = since_ms // 1000 + cluster_s - now_ms // 1000
-        found, answered = _history(client, [_path(client, f"start_time=uts{since_s}")])
+        path = _path(client, f"start_time=uts{since_s}")
+        found, answered = _history(client, [path], is_fence)
         history = {name: runs for name, runs in found.items() if is_fence(name)}
     is_behind = not answered or number(statistics.get("dbd_agent_queue_size"))
     is_off = client.connection.options.get("accounting") == "off"
@@ -88,7 +92,7 @@ def observe(
 def _namesakes(others: Iterable[JobRow]) -> Iterator[GangSeen]:
     """Living jobs named like ours without a mark; with another mark they are another Muster's."""
     for row in others:
-        is_marked = (row.comment or "").endswith(f":{row.name}")
+        is_marked = without_note(row.comment or "").endswith(f":{row.name}")
         if is_fence(row.name) and not is_marked and not row.state.is_final:
             yield read.gang_from(row, ())
 
@@ -141,7 +145,7 @@ def _clock_s(statistics: Json) -> int:
 
 
 def _history(
-    client: SlurmClient, paths: Iterable[str]
+    client: SlurmClient, paths: Iterable[str], known: Callable[[str], bool]
 ) -> tuple[dict[str, tuple[JobRow, ...]], bool]:
     """Accounting's rows of our jobs by name, in the order of their runs; whether it answered."""
     found: list[JobRow] = []
@@ -151,7 +155,7 @@ def _history(
             found += (read.accounting_job(raw) for raw in reply.rows("jobs"))
     except BackendError:
         return {}, False
-    ours = (row for row in found if _is_ours(client, row))
+    ours = (row for row in found if _is_told_ours(client, row, known))
     ordered = sorted(ours, key=lambda row: (row.name, row.submitted_ms or 0, row.started_ms or 0))
     return {name: tuple(rows) for name, rows in groupby(ordered, key=lambda row: row.name)}, True
 
@@ -174,11 +178,11 @@ def _path(client: SlurmClient, query: str) -> str:
     return path
 
 
-def _is_ours(client: SlurmClient, row: JobRow) -> bool:
+def _is_told_ours(client: SlurmClient, row: JobRow, known: Callable[[str], bool]) -> bool:
     """By its comment; where accounting keeps none (`accounting_comments=no`) by its name."""
     options = client.connection.options
     if row.comment:
-        return row.comment == comment_of(owner_mark(options), row.name)
+        return is_ours(owner_mark(options), row.name, row.comment, known)
     return options.get("accounting_comments", "yes") == "no"
 
 

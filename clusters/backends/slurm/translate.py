@@ -6,12 +6,13 @@ the user's title may hold any text and therefore travels only in the environment
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from zlib import crc32
 
 from clusters.backends.slurm.hostlist import compress
 from clusters.backends.slurm.values import Json, wrapped
 from clusters.backends.slurm.versions import Dialect
+from clusters.core.checkpoint_note import has_note, without_note
 from clusters.core.gang import Gang
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -29,6 +30,20 @@ def owner_mark(options: Mapping[str, str]) -> str:
 def comment_of(mark: str, fence: str) -> str:
     """The comment that makes a job of this name ours."""
     return f"{mark}:{fence}"
+
+
+def is_ours(mark: str, name: str, comment: str, known: Callable[[str], bool]) -> bool:
+    """Whether a job is ours: by the mark in its comment.
+
+    A job that notes its checkpoints may have written over the mark; then it is ours if its name is
+    a fence that is `known` to be.
+    """
+    if comment == comment_of(mark, name):
+        return True
+    if not has_note(comment):
+        return False
+    rest = without_note(comment)
+    return rest == comment_of(mark, name) or (not rest and known(name))
 
 
 def submit_body(gang: Gang, dialect: Dialect, options: Mapping[str, str], cluster: str) -> Json:

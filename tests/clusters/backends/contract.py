@@ -236,6 +236,33 @@ def signals_what_runs(site: Site) -> None:
         backend.signal(gang.fence, gang.account, "NO SUCH")
 
 
+def reads_checkpoints_from_the_comment(site: Site) -> None:
+    gang = site.gang("note", site.nodes()[:1])
+    backend = site.backend()
+    job_id = backend.submit(gang, is_repeat=False).backend_id
+    assert site.until_state(gang.fence, RUNNING).checkpoint_step is None
+    for comment, step in (
+        ("muster-checkpoint=120", 120),
+        ("muster-checkpoint=-5", None),
+        (f"muster:{gang.fence} muster-checkpoint=240", 240),
+    ):
+        site.comment(job_id, comment)
+        (seen,) = site.seen(gang.fence)
+        assert (seen.state, seen.checkpoint_step) == (RUNNING, step)
+    # nobody asks for it by its fence: its mark says whose it is, without one it is a stranger's
+    for comment, is_ours in (
+        (f"muster:{gang.fence} muster-checkpoint=1", True),
+        ("muster-checkpoint=360", False),
+    ):
+        site.comment(job_id, comment)
+        observed = site.look()
+        assert (gang.fence in {one.fence for one in observed.gangs}) is is_ours
+        assert observed.foreign.running == int(not is_ours)
+    assert backend.submit(gang).backend_id == job_id
+    backend.cancel(gang.fence, gang.account)
+    assert site.until_state(gang.fence, GangState.CANCELLED).checkpoint_step == 360
+
+
 REFUSALS = {
     "partition": ({"queue": "nope"}, "2000"),
     "charge": ({"charge": "nope"}, "2045"),
@@ -304,6 +331,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     a_requeue_makes_two_runs,
     remembers_what_the_controller_forgot,
     signals_what_runs,
+    reads_checkpoints_from_the_comment,
     refuses_in_its_own_words,
     says_why_the_impossible_waits,
     tells_a_bad_token_from_a_refusal,

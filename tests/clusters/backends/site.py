@@ -103,6 +103,11 @@ class Site:
         reply = client.write("POST", "job/submit", self.stranger, request, fine=())
         return int(reply.part("job_id"))
 
+    def comment(self, job_id: str, text: str) -> None:
+        """What a job of ours does to its own comment, as the user it runs as."""
+        client = SlurmClient(self.connection, transport=self.transport)
+        client.write("POST", f"job/{job_id}", self.user, {"comment": text}, fine=())
+
     def end_outsider(self, job_id: int) -> None:
         client = SlurmClient(self.connection, transport=self.transport)
         client.write("DELETE", f"job/{job_id}", self.stranger, fine=())
