@@ -2,7 +2,7 @@
 
 Level-triggered: the same facts give the same verdict, however often they are judged. Silence
 changes nothing: an absence counts only in a reading begun after the order's answer, when the
-member's accounting answered too, and for what never ran only after a minute (accounting lags).
+member's accounting answered too, and of what may end by it only after a minute (accounting lags).
 """
 
 from collections.abc import Sequence
@@ -112,6 +112,14 @@ class Verdict:
     converge: bool = False
     words: str = ""
     is_whole: bool = True
+
+    @property
+    def tells_runs(self) -> bool:
+        """Whether `runs` take the place of what was told: they are all, and say anything or an end.
+
+        A living attempt without a run says nothing of those that it had: its accounting is behind.
+        """
+        return self.is_whole and (bool(self.runs) or self.phase is Phase.ENDED)
 
 
 def judge(
@@ -234,7 +242,7 @@ def _proof(attempt: OpenAttempt, reading: Reading | None, accepted_ms: int | Non
         return None
     if attempt.cancel is not None:
         answered_ms = attempt.cancel.answered_ms
-        gone = answered_ms is not None and reading.begun_ms > answered_ms
+        gone = answered_ms is not None and reading.begun_ms > answered_ms + ACCOUNTING_LAG_MS
         return _stopped(attempt) if gone else None
     if accepted_ms is None or reading.begun_ms <= accepted_ms:
         return None
@@ -297,7 +305,7 @@ def forgotten_runs(
     Only where it says something else instead: another run, or that all is over. Bills go by its
     accounting, so they end where they began; should one turn up again, its real end counts.
     """
-    if not verdict.is_whole or (not verdict.runs and verdict.phase is not Phase.ENDED):
+    if not verdict.tells_runs:
         return ()
     known = {run.start_ms for run in verdict.runs}
     return tuple(

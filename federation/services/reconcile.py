@@ -156,7 +156,7 @@ def _differs(attempt: AttemptFacts, verdict: Verdict) -> bool:
                 attempt.backend_state != seen.state
                 or attempt.backend_reason != seen.reason
                 or attempt.backend_id != seen.backend_id
-                or (verdict.is_whole and attempt.runs != _told_runs(verdict))
+                or (verdict.tells_runs and attempt.runs != _told_runs(verdict))
             )
         )
     )
@@ -191,12 +191,13 @@ def _nodes_of(step: Step) -> Sequence[str]:
 def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
     """Tells every run; what accounting refuses is not marked as told, so it is told again.
 
-    Where earlier runs are missing nothing is told: the next would overlap what still counts as open.
+    Where earlier runs are missing nothing is told: the next would overlap what still counts as open;
+    what was told before stands, to be ended by what is told later.
     """
     facts = [
         fact
         for step in steps
-        if step.verdict.is_whole
+        if step.verdict.tells_runs
         for fact in run_facts(
             step.job,
             step.attempt,
@@ -217,7 +218,7 @@ def _tell_accounting(steps: Sequence[Step], now: datetime) -> None:
     for step in steps:
         if step.attempt.id in refused:
             logger.error("usage of %s refused: %s", step.attempt.fence, result.why)
-        elif step.verdict.is_whole:
+        elif step.verdict.tells_runs:
             step.attempt.runs = _told_runs(step.verdict)
 
 

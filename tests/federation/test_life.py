@@ -1,10 +1,13 @@
 """The life of a cluster on a simulated fleet: keys change, it is cut off, rebuilt, and leaves."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
+from django.db.models import F
 
 from accounting.models import UsageInterval
+from clusters.core.observation import ACCOUNTING_LAG_MS
 from clusters.models import Cluster, Command
 from clusters.services.fleet import set_state
 from clusters.services.rotate import rotate_credentials
@@ -92,8 +95,19 @@ def test_an_order_that_may_have_arrived_is_cancelled_there_before_the_job_goes_o
     world.decide()
     job.refresh_from_db()
     assert (job.state, attempt_of(job).end_cause) == ("stopping", "cut_off")
+    eventually(lambda: is_answered(world), within_s=PATIENCE_S, what="the cancel is answered")
+    job.refresh_from_db()
+    assert job.state == "stopping"  # its accounting may tell yet that it ran
+    lag = timedelta(milliseconds=ACCOUNTING_LAG_MS)
+    cancels = Command.objects.filter(kind="cancel")
+    cancels.update(answered_at=F("answered_at") - lag)  # a minute later
     world.until(job, "queued", within_s=PATIENCE_S)
     assert not world.simulated["aurora"].runs()
+
+
+def is_answered(world: World) -> bool:
+    world.turn()
+    return Command.objects.filter(kind="cancel", answered_at__isnull=False).exists()
 
 
 def test_leaving_with_cancel_moves_the_jobs_and_then_the_cluster_is_gone(world: World) -> None:

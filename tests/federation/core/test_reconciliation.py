@@ -142,12 +142,12 @@ def test_the_gang_states_are_all_covered_above() -> None:
             Phase.ENDED,
             Cause.CANCELLED,
         ),
-        # sent, then cancelled: gone only when a reading begun after the cancel says so
+        # sent, then cancelled: gone only when a reading begun long enough after the cancel says so
         (
             attempt(
                 cancel=Order("done", was_sent=True, answered_ms=T0 + 50), stop_cause="cancelled"
             ),
-            look(T0 + 50),
+            look(T0 + 50 + ACCOUNTING_LAG_MS),
             Phase.STOPPING,
             None,
         ),
@@ -155,7 +155,7 @@ def test_the_gang_states_are_all_covered_above() -> None:
             attempt(
                 cancel=Order("done", was_sent=True, answered_ms=T0 + 50), stop_cause="cancelled"
             ),
-            look(T0 + 51),
+            look(T0 + 51 + ACCOUNTING_LAG_MS),
             Phase.ENDED,
             Cause.CANCELLED,
         ),

@@ -48,17 +48,35 @@ def test_what_only_accounting_has_and_never_ran_is_queued_again_after_the_lag() 
 
 
 def test_a_cancel_ends_what_only_accounting_has() -> None:
-    """Its record stays open for ever: it must not keep the job `stopping` for as long."""
+    """Its record may stay open for ever, and must not keep the job `stopping` for as long."""
     stopping = attempt(
         phase=Phase.STOPPING,
         started_ms=T0 + 5,
         stop_cause="cancelled",
         cancel=Order("done", was_sent=True, answered_ms=T0 + 20),
     )
-    verdict = judge(stopping, [OPEN_RECORD], look(T0 + 21), T0 + 30)
+    gone_ms = T0 + 20 + ACCOUNTING_LAG_MS
+    early = judge(stopping, [OPEN_RECORD], look(gone_ms), gone_ms)
+    assert (early.phase, early.runs) == (Phase.STOPPING, OPEN_RECORD.runs)
+    verdict = judge(stopping, [OPEN_RECORD], look(gone_ms + 1), gone_ms)
     assert (verdict.phase, verdict.cause) == (Phase.ENDED, Cause.CANCELLED)
     told = forgotten_runs([(T0 + 5, None, 16)], verdict)
     assert [(run.start_ms, run.end_ms) for run in told] == [(T0 + 5, T0 + 5)]
+
+
+@given(ATTEMPTS, st.sampled_from([(), (OPEN_RECORD,), (seen(GangState.UNKNOWN),)]), READINGS)
+def test_what_was_told_stands_until_more_is_told_or_all_is_over(
+    value: OpenAttempt, objects: tuple[GangSeen, ...], reading: Reading | None
+) -> None:
+    """Accounting that is behind says less than was seen: no bill may be closed or lost by that."""
+    verdict = judge(value, objects, reading, T0)
+    if verdict.phase is not Phase.ENDED and not verdict.runs:
+        assert not verdict.tells_runs
+        assert forgotten_runs([(T0 + 5, None, 16)], verdict) == ()
+    if verdict.phase is Phase.ENDED and value.cancel is not None and value.submit.was_sent:
+        assert reading is not None
+        assert value.cancel.answered_ms is not None
+        assert reading.begun_ms > value.cancel.answered_ms + ACCOUNTING_LAG_MS
 
 
 REQUEUED = Run(T0 + 5, T0 + 90_000, 16, ("n1", "n2"), GangState.PREEMPTED)
