@@ -20,6 +20,7 @@ API: list[URLPattern | URLResolver] = [
     path("", include("clusters.urls")),
     path("", include("federation.api.urls")),
     path("", include("accounting.urls")),
+    path("", include("quotas.urls")),
     path("", include("tenancy.api.urls")),
 ]
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -1,4 +1,4 @@
-"""Who may have how much: one row a tenant and flavor, and if set a cluster; and the policy."""
+"""Who may have how much: a row a tenant and flavor, and if set a cluster; requests; the policy."""
 
 from typing import ClassVar
 
@@ -6,8 +6,9 @@ from django.db import models
 from django.db.models import F, Q
 
 from clusters.models import Cluster, Flavor
+from kit.ids import new_id
 from quotas.core.policy import Policy
-from tenancy.models import Tenant
+from tenancy.models import Tenant, User
 
 
 class Quota(models.Model):
@@ -50,6 +51,66 @@ class Quota(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tenant_id} {self.flavor_id} {self.guaranteed}"
+
+
+class QuotaRequest(models.Model):
+    """A tenant's ask for more guaranteed GPUs, and once it is approved, the grant.
+
+    A grant holds in [granted_from, granted_until) (None = for good) by itself: see
+    `quotas.core.grants`. That it has ended is read from its times and is no state of the row.
+    `revision` is compared when it is decided.
+    """
+
+    class State(models.TextChoices):
+        """Where the request stands."""
+
+        OPEN = "open"
+        APPROVED = "approved"
+        REJECTED = "rejected"
+        WITHDRAWN = "withdrawn"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="quota_requests")
+    flavor = models.ForeignKey(Flavor, models.PROTECT, related_name="+")
+    gpus = models.PositiveIntegerField()
+    borrowing_limit = models.PositiveIntegerField(null=True)
+    wanted_from = models.DateTimeField()
+    wanted_until = models.DateTimeField(null=True)
+    why = models.TextField()
+    asked_by = models.ForeignKey(User, models.PROTECT, related_name="+")
+    asked_at = models.DateTimeField()
+    state = models.CharField(max_length=16, choices=State, default=State.OPEN)
+    decided_by = models.ForeignKey(User, models.PROTECT, null=True, related_name="+")
+    decided_at = models.DateTimeField(null=True)
+    comment = models.TextField(blank=True)
+    granted_gpus = models.PositiveIntegerField(null=True)
+    granted_borrowing_limit = models.PositiveIntegerField(null=True)
+    granted_from = models.DateTimeField(null=True)
+    granted_until = models.DateTimeField(null=True)
+    revision = models.PositiveIntegerField(default=1)
+
+    class Meta:
+        ordering: ClassVar = ["-id"]
+        indexes: ClassVar = [
+            models.Index(fields=["tenant", "-id"], name="quota_request_tenant"),
+            models.Index(
+                fields=["granted_until"], name="quota_granted", condition=Q(state="approved")
+            ),
+        ]
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=~Q(state="approved")
+                | Q(granted_gpus__gt=0, granted_from__isnull=False, decided_at__isnull=False),
+                name="quota_grant_says_what",
+            ),
+            models.CheckConstraint(
+                condition=Q(granted_until=None) | Q(granted_until__gte=F("granted_from")),
+                name="quota_grant_ends_after_it_began",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.state}"
 
 
 class QuotaPolicy(models.Model):

@@ -1,17 +1,30 @@
 """Reads of quota."""
 
-from django.db.models import F
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import F, Q, QuerySet
 
 from clusters.models import Cluster, ClusterFlavor, Flavor
 from kit.errors import InvalidContentError, NotFoundError
+from kit.intervals import to_ms
 from quotas.core.cohort import QuotaRow
+from quotas.core.grants import Grant, rows_at
 from quotas.core.policy import Policy
-from quotas.models import Quota, QuotaPolicy
-from tenancy.models import Tenant
+from quotas.models import Quota, QuotaPolicy, QuotaRequest
+from tenancy.models import Tenant, User
+from tenancy.selectors.access import visible_tenant_ids
 
 
-def quota_rows() -> tuple[QuotaRow, ...]:
-    """Every quota, as the core's values, in a fixed order."""
+def quota_rows(now: datetime) -> tuple[QuotaRow, ...]:
+    """Every quota as it holds now: as it was set, raised by the grants of now. 2 queries."""
+    return rows_at(rows_as_set(), grants_from(now), to_ms(now))
+
+
+def rows_as_set() -> tuple[QuotaRow, ...]:
+    """Every quota as it was set, without grants, as the core's values, in a fixed order."""
     rows = Quota.objects.order_by("id").values_list(
         "tenant_id",
         "flavor_id",
@@ -23,6 +36,100 @@ def quota_rows() -> tuple[QuotaRow, ...]:
         "weight",
     )
     return tuple(QuotaRow(*row) for row in rows)
+
+
+def grants_from(now: datetime) -> tuple[Grant, ...]:
+    """Every grant that holds now or will, in a fixed order."""
+    rows = (
+        _unended(now)
+        .order_by("id")
+        .values_list(
+            "tenant_id",
+            "flavor_id",
+            "granted_gpus",
+            "granted_from",
+            "granted_until",
+            "granted_borrowing_limit",
+        )
+    )
+    return tuple(
+        Grant(tenant, flavor, gpus or 0, to_ms(start), to_ms(end) if end else None, limit)
+        for tenant, flavor, gpus, start, end, limit in rows
+        if start is not None
+    )
+
+
+def granted_gpus(tenant: Tenant, now: datetime) -> dict[str, int]:
+    """GPUs by flavor that grants add to the tenant's rows for all clusters now. One query."""
+    at_ms = to_ms(now)
+    gpus: Counter[str] = Counter()
+    for grant in grants_from(now):
+        if grant.tenant == tenant.id and grant.holds(at_ms):
+            gpus[grant.flavor] += grant.gpus
+    return gpus
+
+
+def _unended(now: datetime) -> QuerySet[QuotaRequest]:
+    lasting = Q(granted_until=None) | Q(granted_until__gt=now)
+    return QuotaRequest.objects.filter(lasting, state=QuotaRequest.State.APPROVED)
+
+
+ENDED = "ended"
+REQUEST_STATES = (*QuotaRequest.State.values, ENDED)
+
+
+def state_of(request: QuotaRequest, now: datetime) -> str:
+    """What state people are shown: a grant whose end has come is `ended`."""
+    until = request.granted_until
+    is_over = until is not None and until <= now
+    is_grant = request.state == QuotaRequest.State.APPROVED
+    return ENDED if is_grant and is_over else str(request.state)
+
+
+def request_page(
+    user: User,
+    *,
+    under: Sequence[str] = (),
+    states: Sequence[str] = (),
+    after: UUID | None = None,
+    limit: int,
+    now: datetime,
+) -> list[QuotaRequest]:
+    """At most `limit` + 1 requests of tenants that the user may see, newest first.
+
+    `under` are paths of tenants, each with all below it; `states` as `state_of` says; empty = all.
+    """
+    rows = _requests(user)
+    if under:
+        below = Q()
+        for path in under:
+            below |= Q(tenant__path=path) | Q(tenant__path__startswith=f"{path}/")
+        rows = rows.filter(below)
+    if states:
+        over = Q(state=QuotaRequest.State.APPROVED, granted_until__lte=now)
+        wanted = Q(state__in=states) & ~over
+        rows = rows.filter(wanted | over if ENDED in states else wanted)
+    if after is not None:
+        rows = rows.filter(id__lt=after)
+    return list(rows.order_by("-id")[: limit + 1])
+
+
+def visible_request(user: User, request_id: UUID) -> QuotaRequest:
+    """One request.
+
+    Raises:
+        NotFoundError: there is none, or it is of a tenant that the user may not see.
+    """
+    found = _requests(user).filter(pk=request_id).first()
+    if found is None:
+        raise NotFoundError("There is no such request, or you may not see it.")
+    return found
+
+
+def _requests(user: User) -> QuerySet[QuotaRequest]:
+    rows = QuotaRequest.objects.select_related("tenant", "asked_by", "decided_by")
+    visible = visible_tenant_ids(user)
+    return rows if visible is None else rows.filter(tenant__in=visible)
 
 
 def quota_policy() -> Policy:

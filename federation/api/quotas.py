@@ -95,7 +95,7 @@ class Plan(Endpoint):
         """Nothing is written. The jobs are those of the next cycle, were it decided now."""
         table, prune, _ = _asked(request)
         now = clock()
-        plan = plan_table(table=table, prune=prune)
+        plan = plan_table(table=table, prune=prune, now=now)
         return Response(plan_document(plan.changes, effect_of(plan.rows, now)))
 
 

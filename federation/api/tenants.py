@@ -1,5 +1,6 @@
 """REST: what a tenant is owed and what it used."""
 
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from federation.selectors.quota_use import QuotaUse, quota_use
 from kit.money import gpu_time, money
 from quotas.core.table import NUMBERS
 from quotas.models import Quota
-from quotas.selectors import quota_of, quotas_of, served_flavor, serving_cluster
+from quotas.selectors import granted_gpus, quota_of, quotas_of, served_flavor, serving_cluster
 from quotas.services.rows import remove_quota, set_quota
 from tenancy.api.endpoint import (
     MONEY,
@@ -50,6 +51,7 @@ QUOTA = component(
         flavor=TEXT,
         cluster=or_null(TEXT),
         **QUOTA_VALUES,
+        granted={**NUMBER, "description": "Guaranteed besides, by grants that hold now."},
         used=document(guaranteed=NUMBER, spot=NUMBER),
         etag=TEXT,
     ),
@@ -96,8 +98,8 @@ class Quotas(Endpoint):
     def get(self, request: Request, path: str) -> Response:
         """GPUs by flavor (and cluster, where one is named), all on one page."""
         tenant = visible_tenant(user_of(request), path)
-        used = quota_use(tenant)
-        items = [quota_document(row, used) for row in quotas_of(tenant)]
+        used, granted = quota_use(tenant), granted_gpus(tenant, clock())
+        items = [quota_document(row, used, granted) for row in quotas_of(tenant)]
         return Response({"items": items, "next": None})
 
     @operation(
@@ -115,7 +117,7 @@ class Quotas(Endpoint):
         keeps its class and price, and only shrinks.
         """
         user = user_of(request)
-        tenant = managed_tenant(user, path)
+        tenant, now = managed_tenant(user, path), clock()
         body = fields_of(request, ("flavor", "cluster", *NUMBERS, "why"))
         flavor = served_flavor(body.pop("flavor", None))
         cluster = serving_cluster(body.pop("cluster", None), flavor)
@@ -125,10 +127,10 @@ class Quotas(Endpoint):
             flavor=flavor,
             cluster=cluster,
             expected_revision=expected_version(request),
-            now=clock(),
+            now=now,
             **{"guaranteed": None, **body},
         )
-        shown = quota_document(quota, quota_use(tenant))
+        shown = quota_document(quota, quota_use(tenant), granted_gpus(tenant, now))
         return Response(shown, headers={"ETag": etag(quota.revision)})
 
     @operation(
@@ -198,13 +200,14 @@ class Usage(Endpoint):
         )
 
 
-def quota_document(quota: Quota, used: QuotaUse) -> dict[str, Any]:
-    """One row of quota, and what the tenant and all below it use of it now."""
+def quota_document(quota: Quota, used: QuotaUse, granted: Mapping[str, int]) -> dict[str, Any]:
+    """One row of quota, what grants add, and what the tenant and all below it use of it now."""
     guaranteed, spot = used.of(quota)
     return {
         "flavor": quota.flavor_id,
         "cluster": quota.cluster.name if quota.cluster else None,
         **{name: getattr(quota, name) for name in NUMBERS},
+        "granted": 0 if quota.cluster_id else granted.get(quota.flavor_id, 0),
         "used": {"guaranteed": guaranteed, "spot": spot},
         "etag": etag(quota.revision),
     }

@@ -84,7 +84,7 @@ def take_snapshot(now: datetime) -> Snapshot:
                 TenantView(key, path, tuple(lineage), is_open, revision)
                 for key, path, lineage, is_open, revision in tenants
             ),
-            quotas=quota_rows(),
+            quotas=quota_rows(now),
             uses=tuple(_uses(attempts)),
             prices=price_book(to_ms(now)),
             spot_use=decayed_spot_use(now_ms=to_ms(now), half_life_ms=policy.half_life_ms),

@@ -9,7 +9,10 @@ from federation.core.cycle import decide
 from federation.core.plan import Plan
 from federation.models import Job
 from federation.selectors.snapshot import take_snapshot
+from kit.intervals import to_ms
 from quotas.core.cohort import QuotaRow
+from quotas.core.grants import rows_at
+from quotas.selectors import grants_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +29,10 @@ class Effect:
 
 
 def effect_of(rows: tuple[QuotaRow, ...], now: datetime) -> Effect:
-    """Decides twice on one snapshot: with the quotas as they are, and with these."""
+    """Decides twice on one snapshot: with the quotas as they are, and with these (as set)."""
     snapshot = take_snapshot(now)
-    before, after = decide(snapshot), decide(replace(snapshot, quotas=rows))
+    held = rows_at(rows, grants_from(now), to_ms(now))
+    before, after = decide(snapshot), decide(replace(snapshot, quotas=held))
     classes_before, classes_after = _classes(before), _classes(after)
     started = {job: name for job, name in classes_after.items() if classes_before.get(job) != name}
     held_back = [job for job in classes_before if job not in classes_after]

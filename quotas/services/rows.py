@@ -1,11 +1,12 @@
 """Writes of quotas: how many GPUs of a flavor a tenant is owed, and may use as spot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 
 from clusters.models import Cluster, Flavor
 from kit.errors import (
@@ -13,16 +14,19 @@ from kit.errors import (
     FieldProblem,
     InvalidContentError,
     NotFoundError,
+    PermissionDeniedError,
     StaleWriteError,
 )
+from kit.intervals import from_ms, to_ms
 from quotas.core.cohort import QuotaRow
+from quotas.core.grants import first_misfits
 from quotas.core.table import NUMBERS
-from quotas.core.tree import misfits
 from quotas.models import Quota
-from quotas.selectors import quota_rows
+from quotas.selectors import grants_from, rows_as_set
 from tenancy.models import Tenant, User
 from tenancy.services.records import ring, why_problems, write_audit
 
+Place = tuple[UUID, str, UUID | None]  # tenant, flavor, cluster
 MOST_GPUS = 1_000_000
 MOST_WEIGHT = 1000
 
@@ -33,7 +37,13 @@ class ChildrenAboveParentError(ConflictError):
     code, status, title = "children_above_parent", 409, "The children's guarantees do not fit"
 
 
-def _whole_number(
+class GrantsCountError(ConflictError):
+    """Grants count on a row that is to be taken away."""
+
+    code, status, title = "grants_count", 409, "Grants count on the quota"
+
+
+def whole_number(
     name: str, number: object, least: int, most: int, what: str
 ) -> FieldProblem | None:
     is_whole = isinstance(number, int) and not isinstance(number, bool)
@@ -45,11 +55,11 @@ def _whole_number(
 def problems_of(values: Mapping[str, Any], *, is_for_one_cluster: bool) -> list[FieldProblem]:
     """Everything that one row cannot say: numbers out of range, more lent than owed."""
     problems = [
-        _whole_number(name, values[name], 0, MOST_GPUS, "GPUs")
+        whole_number(name, values[name], 0, MOST_GPUS, "GPUs")
         for name in ("guaranteed", "borrowing_limit", "lending_limit")
         if name == "guaranteed" or values[name] is not None
     ]
-    problems.append(_whole_number("weight", values["weight"], 1, MOST_WEIGHT, "a weight"))
+    problems.append(whole_number("weight", values["weight"], 1, MOST_WEIGHT, "a weight"))
     found = [problem for problem in problems if problem]
     if not found and (values["lending_limit"] or 0) > values["guaranteed"]:
         words = f"Lend at most the {values['guaranteed']} GPUs that are guaranteed."
@@ -66,29 +76,73 @@ def _check(values: Mapping[str, Any], cluster: Cluster | None, why: object) -> N
         raise InvalidContentError("The quota is not valid.", errors=found)
 
 
-def _require_fit(tenant: Tenant, flavor_id: str) -> None:
-    tenants = {one.id: one for one in Tenant.objects.filter(lineage__0=tenant.lineage[0])}
-    rows = [row for row in quota_rows() if row.flavor == flavor_id and row.tenant in tenants]
-    require_fit(rows, tenants)
-
-
-def require_fit(rows: Iterable[QuotaRow], tenants: Mapping[UUID, Tenant]) -> None:
-    """Refuses rows of which some owe more than they are owed.
+def require_fit_in(tenant: Tenant, flavor_id: str, now: datetime) -> None:
+    """Refuses what the tree of a tenant owes in a flavor, now or at a moment to come.
 
     Raises:
         ChildrenAboveParentError: naming the row, its children and the numbers.
     """
+    tenants = {one.id: one for one in Tenant.objects.filter(lineage__0=tenant.lineage[0])}
+    rows = [row for row in rows_as_set() if row.flavor == flavor_id and row.tenant in tenants]
+    require_fit(rows, tenants, now)
+
+
+def require_fit(rows: Sequence[QuotaRow], tenants: Mapping[UUID, Tenant], now: datetime) -> None:
+    """Refuses rows (as they are to be set) of which some owe more than they are owed.
+
+    The grants that hold now or will are counted, each in its time.
+
+    Raises:
+        ChildrenAboveParentError: naming the row, its children, the numbers, and when it would be.
+    """
     lineages = {one.id: tuple(one.lineage) for one in tenants.values()}
-    for misfit in misfits(rows, lineages):
+    places = {(row.tenant, row.flavor) for row in rows}
+    grants = [one for one in grants_from(now) if (one.tenant, one.flavor) in places]
+    at_ms, found = first_misfits(rows, grants, lineages, to_ms(now))
+    for misfit in found:
         where = tenants[misfit.row.tenant].path
+        later = f"From {from_ms(at_ms):%Y-%m-%d %H:%M} UTC on, " if at_ms > to_ms(now) else ""
         parts = ", ".join(
             sorted(f"{tenants[claim.tenant].path} {claim.guaranteed}" for claim in misfit.claims)
         )
         raise ChildrenAboveParentError(
-            f"{where} is guaranteed {misfit.row.guaranteed} {misfit.row.flavor} GPUs, and is to "
-            f"owe {misfit.claimed}: {parts}. Raise the first or lower the others.",
+            f"{later}{where} is guaranteed {misfit.row.guaranteed} {misfit.row.flavor} GPUs, and "
+            f"is to owe {misfit.claimed}: {parts}. Raise the first or lower the others.",
             pointer="/guaranteed",
         )
+
+
+def require_share(actor: User | None, tenant: Tenant, flavor_id: str, cluster: Any = None) -> None:
+    """Refuses an owner who would share out what no tenant above has: only admins set topmost rows.
+
+    A row for one cluster is also bounded by its tenant's row for all clusters.
+
+    Raises:
+        PermissionDeniedError: there is no row of the flavor and place above the tenant.
+    """
+    if actor is None or actor.is_superuser:
+        return
+    above = Q(tenant__in=tenant.lineage[:-1], cluster=cluster)
+    bounds = above if cluster is None else above | Q(tenant=tenant, cluster=None)
+    if not Quota.objects.filter(bounds, flavor=flavor_id).exists():
+        raise PermissionDeniedError(
+            f"No tenant above {tenant.path} has a quota of {flavor_id} to share out; ask an admin."
+        )
+
+
+def require_no_grants(places: Iterable[Place], now: datetime) -> None:
+    """Refuses to take away rows for all clusters on which a grant counts, now or later.
+
+    Raises:
+        GrantsCountError: naming the flavor.
+    """
+    whole = [(tenant, flavor) for tenant, flavor, cluster in places if cluster is None]
+    granted = {(one.tenant, one.flavor) for one in grants_from(now)} if whole else set()
+    for tenant, flavor in whole:
+        if (tenant, flavor) in granted:
+            raise GrantsCountError(
+                f"Grants of {flavor} count on this quota; withdraw them first, or set it to 0."
+            )
 
 
 def _require_revision(held: Quota | None, expected: int | None) -> None:
@@ -130,7 +184,7 @@ def _record(
     ring()
 
 
-def _lock_tree(tenant: Tenant) -> None:
+def lock_tree(tenant: Tenant) -> None:
     """One writer a tree: siblings' guarantees are summed, and two first writes must not collide."""
     Tenant.objects.select_for_update(no_key=True).get(pk=tenant.lineage[0])
 
@@ -158,8 +212,10 @@ def set_quota(
 
     Raises:
         InvalidContentError: a number is out of its range.
+        PermissionDeniedError: an owner may share out only what a tenant above has.
         StaleWriteError: somebody changed the quota since.
-        ChildrenAboveParentError: the tenants below would be guaranteed more than one above.
+        ChildrenAboveParentError: the tenants below would be guaranteed more than one above, now or
+            while some grant holds.
     """
     after: dict[str, object] = {
         "guaranteed": guaranteed,
@@ -168,7 +224,8 @@ def set_quota(
         "weight": weight,
     }
     _check(after, cluster, why)
-    _lock_tree(tenant)
+    lock_tree(tenant)
+    require_share(actor, tenant, flavor.name, cluster)
     held = (
         Quota.objects.select_for_update(of=("self",))
         .select_related("tenant", "cluster")
@@ -184,7 +241,7 @@ def set_quota(
         setattr(quota, name, value)
     quota.revision = held.revision + 1 if held else 1
     quota.save()
-    _require_fit(tenant, flavor.name)
+    require_fit_in(tenant, flavor.name, now)
     action = "update" if held else "create"
     _record(actor=actor, quota=quota, action=action, before=before, after=after, why=why, now=now)
     return quota
@@ -204,9 +261,10 @@ def remove_quota(
     Raises:
         NotFoundError: it is gone already.
         StaleWriteError: somebody changed it since.
+        GrantsCountError: a grant counts on it, now or later.
         ChildrenAboveParentError: the rows below it would claim too much of the row above.
     """
-    _lock_tree(quota.tenant)
+    lock_tree(quota.tenant)
     held = (
         Quota.objects.select_for_update(of=("self",))
         .select_related("tenant", "cluster")
@@ -217,6 +275,7 @@ def remove_quota(
         raise NotFoundError("The quota is gone already.")
     _require_revision(held, expected_revision)
     before = values_of(held)
+    require_no_grants([(held.tenant_id, held.flavor_id, held.cluster_id)], now)
     Quota.objects.filter(pk=held.pk).delete()
-    _require_fit(held.tenant, held.flavor_id)
+    require_fit_in(held.tenant, held.flavor_id, now)
     _record(actor=actor, quota=held, action="remove", before=before, after=None, why=why, now=now)

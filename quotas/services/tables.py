@@ -13,12 +13,10 @@ from kit.errors import FieldProblem, InvalidContentError
 from quotas.core.cohort import QuotaRow
 from quotas.core.table import NUMBERS, TableProblem, TableRow
 from quotas.models import Quota
-from quotas.selectors import quota_rows
-from quotas.services.rows import problems_of, require_fit, values_of
+from quotas.selectors import rows_as_set
+from quotas.services.rows import Place, problems_of, require_fit, require_no_grants, values_of
 from tenancy.models import Tenant, User
 from tenancy.services.records import ring, why_problems, write_audits
-
-Place = tuple[UUID, str, UUID | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +55,13 @@ def refuse(problems: Iterable[TableProblem]) -> None:
         raise InvalidContentError("The table is not valid; nothing was changed.", errors=found)
 
 
-def plan_table(*, table: Sequence[TableRow], prune: bool) -> TablePlan:
+def plan_table(*, table: Sequence[TableRow], prune: bool, now: datetime) -> TablePlan:
     """What the table would change. With `prune` rows that it does not name are taken away.
 
     Raises:
         InvalidContentError: naming rows and fields.
         ChildrenAboveParentError: some tenants would be guaranteed more than the one above them.
+        GrantsCountError: a grant counts on a row that would go.
     """
     tenants = {tenant.id: tenant for tenant in Tenant.objects.all()}
     places = _places(table, {tenant.path: tenant.id for tenant in tenants.values()})
@@ -78,8 +77,9 @@ def plan_table(*, table: Sequence[TableRow], prune: bool) -> TablePlan:
         named = set(places)
         changes += [_removal(held[place]) for place in sorted(held, key=str) if place not in named]
     changes = [change for change in changes if change.before != change.after]
+    require_no_grants((change.place for change in changes if change.after is None), now)
     rows = _rows_after(changes)
-    require_fit(rows, tenants)
+    require_fit(rows, tenants, now)
     return TablePlan(tuple(changes), rows)
 
 
@@ -100,7 +100,7 @@ def apply_table(
         .select_for_update(no_key=True)
         .values_list("id")
     )
-    plan = plan_table(table=table, prune=prune)
+    plan = plan_table(table=table, prune=prune, now=now)
     held = {
         (quota.tenant_id, quota.flavor_id, quota.cluster_id): quota
         for quota in Quota.objects.select_for_update()
@@ -192,7 +192,7 @@ def _removal(quota: Quota) -> TableChange:
 
 
 def _rows_after(changes: Iterable[TableChange]) -> tuple[QuotaRow, ...]:
-    rows = {(row.tenant, row.flavor, row.cluster): row for row in quota_rows()}
+    rows = {(row.tenant, row.flavor, row.cluster): row for row in rows_as_set()}
     for change in changes:
         if change.after is None:
             del rows[change.place]

@@ -30,7 +30,8 @@ def test_a_quota_is_set_read_and_taken_away(world: World) -> None:
     row = answer.json()
     assert row == {
         "flavor": "h100-sxm-80", "cluster": None, "guaranteed": 32, "borrowing_limit": 16,
-        "lending_limit": 8, "weight": 2, "used": {"guaranteed": 32, "spot": 0}, "etag": '"1"',
+        "lending_limit": 8, "weight": 2, "granted": 0, "used": {"guaranteed": 32, "spot": 0},
+        "etag": '"1"',
     }  # fmt: skip
     assert world.vera.get(f"/tenants/{TEAM}/quotas").json()["items"] == [row]
     assert put(world, guaranteed=0, if_match='"1"').json()["guaranteed"] == 0  # what runs goes on
@@ -75,6 +76,8 @@ def test_who_may(world: World, caller: str, status: int) -> None:
 
 def test_an_owner_shares_out_below(world: World) -> None:
     make.tenant(f"{TEAM}/pretrain")
+    assert put(world, f"{TEAM}/pretrain", caller="alice").status_code == 403  # nothing to share
+    assert put(world, guaranteed=32).status_code == 200
     assert put(world, f"{TEAM}/pretrain", caller="alice").status_code == 200
     assert put(world, guaranteed=8).status_code == 409  # pretrain alone is owed 32
     assert put(world, guaranteed=32).status_code == 200

@@ -10,7 +10,7 @@ from django.urls.resolvers import RoutePattern
 
 from federation.models import Job
 from tenancy.api.endpoint import Endpoint
-from tenancy.permissions import CanManage, CanRead, CanSubmit, IsAdmin, Public
+from tenancy.permissions import CanManage, CanRead, CanSubmit, IsAdmin, IsJob, Public
 from tests.api.world import TEAM, UNKNOWN_ID, World, caller, problem
 
 METHODS = ("get", "post", "patch", "put", "delete")
@@ -47,6 +47,7 @@ def path_of(route: str, job: object = UNKNOWN_ID, tenant: str = TEAM) -> str:
         ("<uuid:job_id>", job),
         ("<uuid:token_id>", UNKNOWN_ID),
         ("<uuid:case_id>", UNKNOWN_ID),
+        ("<uuid:request_id>", UNKNOWN_ID),
         ("<slug:action>", "cancel"),
         ("<slug:name>", "aurora"),
         ("<slug:flavor>", "h100-sxm-80"),
@@ -64,7 +65,8 @@ def test_every_route_is_an_endpoint_whose_methods_declare_a_permission() -> None
         assert view is not None, route
         assert issubclass(view, Endpoint), route
     for route, method, handler in HANDLERS:
-        assert handler.permission in (CanRead, CanSubmit, CanManage, IsAdmin), (route, method)
+        known = (CanRead, CanSubmit, CanManage, IsAdmin, IsJob)
+        assert handler.permission in known, (route, method)
         assert handler.permission is not Public
         if method != "get" and route != "tokens" and not route.startswith("tokens/"):
             assert handler.permission is not CanRead, (route, method)
@@ -98,7 +100,9 @@ def test_strangers_get_404_for_all_that_is_anothers(world: World) -> None:
     job = world.job()
     seen = 0
     for route, method, handler in HANDLERS:
-        if handler.permission is IsAdmin or not ("job_id" in route or "path:path" in route):
+        if handler.permission in (IsAdmin, IsJob) or not (
+            "job_id" in route or "path:path" in route
+        ):
             continue
         answer = world.charlie.call(method.upper(), path_of(route, job.uuid))
         assert answer.status_code == 404, (route, method)
@@ -138,7 +142,9 @@ def test_admins_only_means_admins_only(world: World) -> None:
 
 def test_unknown_parameters_are_refused_everywhere(world: World) -> None:
     job = world.job()
-    for route, method, _ in HANDLERS:
+    for route, method, handler in HANDLERS:
+        if handler.permission is IsJob:  # people are refused first
+            continue
         path = f"{path_of(route, job.uuid)}?colour=red"
         answer = world.ada.call(method.upper(), path)
         assert answer.status_code == 422, (route, method)

@@ -42,7 +42,7 @@ class Command(BaseCommand):
         table = _read(options["file"], options["format"])
         try:
             if options["dry_run"]:
-                plan = plan_table(table=table, prune=options["prune"])
+                plan = plan_table(table=table, prune=options["prune"], now=timezone.now())
             else:
                 plan = apply_table(
                     actor=None,
