@@ -4,6 +4,7 @@ Every variable may be given as `NAME_FILE` holding the path of a file with the v
 `.env.example` lists them all; a test keeps it complete.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from pathlib import Path
@@ -27,6 +28,7 @@ class Environment:
         secret_key: signs sessions; at least 32 characters.
         encryption_keys: Fernet keys for stored credentials, newest first, comma-separated.
         allowed_hosts: host names the service answers to, comma-separated.
+        public_url: where jobs reach the service (`https://muster.example`); "" = they cannot.
         trusted_origins: origins accepted for CSRF, comma-separated (`https://muster.example`).
         debug: developer error pages; never in production.
         secure_cookies: cookies only over HTTPS.
@@ -56,6 +58,7 @@ class Environment:
     encryption_keys: tuple[str, ...]
     allowed_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
     trusted_origins: tuple[str, ...] = ()
+    public_url: str = ""
     debug: bool = False
     secure_cookies: bool = True
     web_upstream: str = ""
@@ -87,6 +90,7 @@ OTHER_VARIABLES = frozenset(
         "MUSTER_TRACES",
     }
 )
+_ADDRESS = re.compile(r"https?://[^\s/?#]+(?:/[^\s?#]*[^\s?#/])?")
 LOG_FORMATS = ("text", "json")
 UNPREFIXED = ("database_url", "database_direct_url", "redis_url")
 
@@ -144,6 +148,8 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
 
 
 def _refuse_out_of_range(settings: Environment) -> None:
+    if settings.public_url and not _ADDRESS.fullmatch(settings.public_url):
+        raise BadEnvironmentError("MUSTER_PUBLIC_URL is an address like https://muster.example.")
     if settings.log_format not in LOG_FORMATS:
         raise BadEnvironmentError(f"MUSTER_LOG_FORMAT is one of {', '.join(LOG_FORMATS)}.")
     for name in ("keep_events_days", "keep_decisions_days"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.utils import timezone
@@ -10,6 +11,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from kit.errors import NotAuthenticatedError, PermissionDeniedError
+from kit.job_token import fence_of
 from tenancy.models import Scope, User
 from tenancy.selectors.access import EVERY_SCOPE, Principal, token_principal
 
@@ -50,6 +52,27 @@ class BrowserAuthentication(SessionAuthentication):
             return None
         user: User = found[0]
         return user, Principal(user, EVERY_SCOPE)
+
+
+@dataclass(frozen=True, slots=True)
+class JobCaller:
+    """Not a person but a job asks: the attempt with this fence."""
+
+    fence: str
+
+
+class JobAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <MUSTER_JOB_TOKEN>`; only where a path names it, nowhere else."""
+
+    def authenticate(self, request: Request) -> tuple[None, JobCaller] | None:
+        """The calling job; None when the header holds no token of a job."""
+        kind, _, token = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+        fence = fence_of(token.strip()) if kind.lower() == "bearer" else None
+        return None if fence is None else (None, JobCaller(fence))
+
+    def authenticate_header(self, request: Request) -> str:
+        """What a 401 asks for."""
+        return 'Bearer realm="muster"'
 
 
 class DenyUndeclared(BasePermission):
@@ -119,6 +142,24 @@ class IsAdmin(_Scoped):
         if not principal_of(request).is_admin:
             raise PermissionDeniedError("Only an admin may do this.")
         return super().has_permission(request, view)
+
+
+class IsJob(BasePermission):
+    """A job with its own token; people may not do what is a job's to do."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        """True, or the error that says what is missing.
+
+        Raises:
+            NotAuthenticatedError: nobody asks.
+            PermissionDeniedError: a person does.
+        """
+        if isinstance(request.auth, JobCaller):
+            return True
+        principal_of(request)
+        raise PermissionDeniedError(
+            "Only the job itself proves its checkpoints, with the MUSTER_JOB_TOKEN it was given."
+        )
 
 
 def principal_of(request: Any) -> Principal:

@@ -8,6 +8,8 @@ from clusters.core.gang import Gang
 from clusters.core.observation import Observation
 from kit.gate import Gate
 
+NOT_RUNNING = "not_running"  # the code of a refused signal: it came too late, or too early
+
 
 class BackendError(Exception):
     """A call to a member cluster did not succeed. `words` are the backend's own."""
@@ -120,7 +122,10 @@ class Backend(Protocol):
         ...
 
     def signal(self, fence: str, account: str, name: str) -> None:
-        """Send a signal (`USR1`, ...) to the attempt's processes."""
+        """Send a signal (`USR1`, ...) to the attempt's processes; twice does no harm.
+
+        Rejected with the code `NOT_RUNNING` where it does not run: it never reaches what is over.
+        """
         ...
 
     def drain(self, nodes: Sequence[str], reason: str) -> None:

@@ -12,14 +12,16 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 
 from clusters.backends import connect
 from clusters.core.backend import (
+    NOT_RUNNING,
     Backend,
     BackendAmbiguousError,
     BackendError,
@@ -33,6 +35,7 @@ from clusters.selectors.traffic import OPEN, due_commands
 from clusters.services import lease
 from clusters.services.results import Result, record
 from kit.gate import Gate
+from kit.job_token import job_token
 
 logger = logging.getLogger(__name__)
 RETRY_FIRST = timedelta(seconds=1)
@@ -70,13 +73,21 @@ def call(backend: Backend, command: Command) -> dict[str, object]:
     match command.kind:
         case Command.Kind.SUBMIT:
             was_sent = command.sent_at is not None
-            answer = backend.submit(Gang.from_json(payload), is_repeat=was_sent)
+            answer = backend.submit(_furnished(Gang.from_json(payload)), is_repeat=was_sent)
             return {"backend_id": answer.backend_id, "duplicates": answer.duplicates_cancelled}
         case Command.Kind.CANCEL:
             backend.cancel(command.fence, payload["account"])
         case Command.Kind.SIGNAL:
             backend.signal(command.fence, payload["account"], payload["name"])
     return {}
+
+
+def _furnished(gang: Gang) -> Gang:
+    """The gang with what is not to lie in our database, or follows from settings of ours."""
+    own = {"MUSTER_JOB_TOKEN": job_token(gang.fence)}
+    if settings.ENVIRONMENT.public_url:
+        own["MUSTER_URL"] = settings.ENVIRONMENT.public_url
+    return replace(gang, environment={**gang.environment, **own})
 
 
 def deliver(
@@ -152,11 +163,11 @@ def _claim(round_: Delivery) -> list[Command] | None:
         return None
     commands = due_commands(round_.cluster.id, now, round_.window)
     cancelled = {command.fence for command in commands if command.kind == Command.Kind.CANCEL}
-    _drop_submits(round_.cluster.id, cancelled, now)
+    _drop_others(round_.cluster.id, cancelled, now)
     chosen = [
         command
         for command in commands
-        if command.kind != Command.Kind.SUBMIT or command.fence not in cancelled
+        if command.kind == Command.Kind.CANCEL or command.fence not in cancelled
     ]
     if chosen:
         Command.objects.filter(id__in=[command.id for command in chosen], state__in=OPEN).update(
@@ -165,12 +176,13 @@ def _claim(round_: Delivery) -> list[Command] | None:
     return chosen
 
 
-def _drop_submits(cluster_id: UUID, fences: set[str], now: datetime) -> None:
-    """An order to cancel ends the order to submit: it is never sent (again)."""
+def _drop_others(cluster_id: UUID, fences: set[str], now: datetime) -> None:
+    """An order to cancel ends those to submit and to signal: they are never sent (again)."""
     if fences:
-        Command.objects.filter(
-            cluster_id=cluster_id, kind=Command.Kind.SUBMIT, fence__in=fences, state__in=OPEN
-        ).update(state=Command.State.DROPPED, answered_at=now, error="cancelled")
+        others = Command.objects.exclude(kind=Command.Kind.CANCEL)
+        others.filter(cluster_id=cluster_id, fence__in=fences, state__in=OPEN).update(
+            state=Command.State.DROPPED, answered_at=now, error="cancelled"
+        )
 
 
 def _call_all(
@@ -220,9 +232,9 @@ def _result(round_: Delivery, command: Command, future: Future[dict[str, object]
         answer = future.result()
     except BackendRejectedError as error:
         logger.warning("%s refused %s: %s", name, command.key, error.words)
-        return Result(
-            command.id, Command.State.REJECTED, tries, now, error.words, {"code": error.code}
-        )
+        is_late = command.kind == Command.Kind.SIGNAL and error.code == NOT_RUNNING
+        state = Command.State.DROPPED if is_late else Command.State.REJECTED
+        return Result(command.id, state, tries, now, error.words, {"code": error.code})
     except BackendUnavailableError as error:
         return _away(command, error, now=now, later=later, name=name)
     except BackendAmbiguousError as error:

@@ -1,11 +1,40 @@
 """Orders written into the outbox, each once whoever asks for it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
 
 from clusters.models import Command
+from kit.bulk import Statement, as_json, run
 from kit.ids import fact_id
+
+# A signal that is still on its way serves the next asker too: they must not pile up.
+_SIGNAL = """
+INSERT INTO clusters_command AS command
+    (key, cluster_id, kind, fence, payload, state, created_at, not_before, tries, error)
+SELECT 'signal:' || given.attempt_id || ':' || 1 + coalesce(max(split_part(told.key, ':', 3)::int), 0),
+    given.cluster_id, 'signal', given.fence,
+    jsonb_build_object('v', 1, 'account', given.account, 'name', given.name),
+    'waiting', %s, %s, 0, ''
+FROM jsonb_to_recordset(%s::jsonb) AS given(
+    attempt_id uuid, cluster_id uuid, fence text, account text, name text)
+LEFT JOIN clusters_command told ON told.fence = given.fence AND told.kind = 'signal'
+GROUP BY given.attempt_id, given.cluster_id, given.fence, given.account, given.name
+HAVING count(*) FILTER (WHERE told.state IN ('waiting', 'sent')) = 0
+ON CONFLICT (key) DO NOTHING
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A signal (`USR1`, ...) for the processes of an attempt."""
+
+    attempt_id: UUID
+    cluster_id: UUID
+    fence: str
+    account: str
+    name: str
 
 
 def order_cancel(
@@ -23,6 +52,14 @@ def order_cancel(
             "not_before": now,
         },
     )
+
+
+def order_signals(*, signals: Sequence[Signal], now: datetime) -> None:
+    """Orders signals in one statement, numbered by attempt: `signal:<attempt>:<n>`.
+
+    None is added for an attempt whose last one is not delivered yet.
+    """
+    run(Statement(_SIGNAL, (now, now, as_json([asdict(signal) for signal in signals]))))
 
 
 def orphan_key(cluster_id: UUID, fence: str, account: str) -> str:

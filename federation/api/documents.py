@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from accounting.core.costs import JobCost
-from federation.core.explain import fix_for
+from federation.core.fixes import fix_for
 from federation.core.lifecycle import JobState
 from federation.core.spec import job_schema
 from federation.models import Attempt, Job
@@ -42,6 +42,7 @@ REASON = component(
         fix=or_null(FIX),
     ),
 )
+SAVED = component("CheckpointSaved", document(step=NUMBER, at=MOMENT, path=or_null(TEXT)))
 ATTEMPT = component(
     "Attempt",
     document(
@@ -69,6 +70,8 @@ ATTEMPT = component(
         ended_at=or_null(MOMENT),
         end_cause=or_null(TEXT),
         exit_code=or_null(NUMBER),
+        checkpoint_saved=or_null(SAVED),
+        checkpoint_asked_at=or_null(MOMENT),
     ),
 )
 JOB = component(
@@ -89,6 +92,7 @@ JOB = component(
             "attempt": or_null(ATTEMPT),
             "parallelism_now": or_null(ANY),
             "cost": document(so_far=MONEY, worst_case=or_null(MONEY)),
+            "checkpoint_saved": or_null(SAVED),
             "restarts": NUMBER,
             "outcome": or_null(TEXT),
             "version": NUMBER,
@@ -109,9 +113,14 @@ EVENT = component(
 
 
 def job_document(
-    job: Job, *, attempt: Attempt | None, position: int | None, cost: JobCost
+    job: Job,
+    *,
+    attempt: Attempt | None,
+    position: int | None,
+    cost: JobCost,
+    proof: Attempt | None = None,
 ) -> dict[str, Any]:
-    """A job: its body and what became of it."""
+    """A job: its body and what became of it. `proof` is the attempt with its newest checkpoint."""
     body = {name: value for name, value in body_of(job).items() if name != "v"}
     worst = cost.worst_case_nano
     return {
@@ -130,6 +139,7 @@ def job_document(
             "so_far": money(cost.amount_nano, cost.currency),
             "worst_case": None if worst is None else money(worst, cost.currency),
         },
+        "checkpoint_saved": saved_document(proof),
         "restarts": job.restarts,
         "outcome": job.outcome or None,
         "version": job.version,
@@ -206,6 +216,19 @@ def attempt_document(attempt: Attempt) -> dict[str, Any]:
         "ended_at": iso(attempt.ended_at),
         "end_cause": attempt.end_cause or None,
         "exit_code": attempt.exit_code,
+        "checkpoint_saved": saved_document(attempt),
+        "checkpoint_asked_at": iso(attempt.signal_asked_at),
+    }
+
+
+def saved_document(proof: Attempt | None) -> dict[str, Any] | None:
+    """The newest checkpoint that an attempt has proven, None = none."""
+    if proof is None or proof.saved_step is None:
+        return None
+    return {
+        "step": proof.saved_step,
+        "at": iso(proof.saved_at),
+        "path": proof.saved_path or None,
     }
 
 

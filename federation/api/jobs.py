@@ -32,10 +32,17 @@ from federation.selectors.jobs import (
     events_of,
     job_page,
     last_attempts,
+    last_proofs,
     positions,
     visible_job,
 )
-from federation.services.change import cancel_job, change_job, hold_job, release_job
+from federation.services.change import (
+    cancel_job,
+    change_job,
+    checkpoint_job,
+    hold_job,
+    release_job,
+)
 from federation.services.submit import MOST_JOBS, MOST_PROBLEMS, Taken, submit_jobs
 from kit.errors import FieldProblem, InvalidContentError
 from tenancy.api.endpoint import (
@@ -216,6 +223,16 @@ class Release(Endpoint):
         return _answer(release_job(user=user_of(request), job_id=job_id, now=clock()))
 
 
+class Checkpoint(Endpoint):
+    """A running job that is to save."""
+
+    @operation(CanSubmit, "Have a job save a checkpoint now", gives=JOB, name="checkpoint_job")
+    def post(self, request: Request, job_id: UUID) -> Response:
+        """Its `checkpoint.signal` is sent to it; what it saved shows in `checkpoint_saved`."""
+        fields_of(request, ())
+        return _answer(checkpoint_job(user=user_of(request), job_id=job_id, now=clock()))
+
+
 class Events(Endpoint):
     """What happened to a job."""
 
@@ -274,7 +291,7 @@ def _answer(job: Job) -> Response:
 
 
 def _documents(jobs: Sequence[Job]) -> list[dict[str, Any]]:
-    """Jobs with their newest attempt, place and cost. 5 queries, whatever their number."""
+    """Jobs with their newest attempt, place and cost. 6 queries at most, whatever their number."""
     attempts = last_attempts(job.id for job in jobs)
     places = positions([job.id for job in jobs if job.state == JobState.QUEUED])
     return _rendered(jobs, attempts, places)
@@ -286,12 +303,14 @@ def _rendered(
     now = clock()
     ahead = {job.uuid: usage_ahead(job, attempts.get(job.id), now) for job in jobs}
     costs = job_costs(job_ids=[job.uuid for job in jobs], now=now, ahead=ahead)
+    proofs = last_proofs(jobs, attempts)
     return [
         job_document(
             job,
             attempt=attempts.get(job.id),
             position=places.get(job.id),
             cost=costs[job.uuid],
+            proof=proofs.get(job.id),
         )
         for job in jobs
     ]

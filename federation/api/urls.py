@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from federation.api import fleet, jobs, queue, quotas, reconciler, tenants
+from federation.api import checkpoints, fleet, jobs, queue, quotas, reconciler, tenants
 
 urlpatterns = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -11,6 +11,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/cancel", jobs.Cancel.as_view(), name="cancel"),
     path("jobs/<uuid:job_id>/hold", jobs.Hold.as_view(), name="hold"),
     path("jobs/<uuid:job_id>/release", jobs.Release.as_view(), name="release"),
+    path("jobs/<uuid:job_id>/checkpoint", jobs.Checkpoint.as_view(), name="checkpoint"),
+    path("jobs/<uuid:job_id>/checkpoints", checkpoints.Proofs.as_view(), name="checkpoints"),
     path("jobs/<uuid:job_id>/events", jobs.Events.as_view(), name="job_events"),
     path("jobs/<uuid:job_id>/attempts", jobs.Attempts.as_view(), name="attempts"),
     path("jobs/<uuid:job_id>/explanation", jobs.Explanation.as_view(), name="explanation"),

@@ -110,6 +110,20 @@ def last_attempts(job_ids: Iterable[int]) -> dict[int, Attempt]:
     return {attempt.job_id: attempt for attempt in rows}
 
 
+def last_proofs(jobs: Iterable[Job], last: Mapping[int, Attempt]) -> dict[int, Attempt]:
+    """The attempt that proved the newest checkpoint of each job that has one, by the job's row id.
+
+    `last` are their newest attempts. One query, where one of those has proven nothing yet.
+    """
+    saved = [job.id for job in jobs if job.saved_step is not None]
+    found = {key: last[key] for key in saved if key in last and last[key].saved_step is not None}
+    if len(found) < len(saved):
+        rows = Attempt.objects.filter(job_id__in=set(saved) - found.keys()).exclude(saved_step=None)
+        newest = rows.order_by("job_id", "-number").distinct("job_id")
+        found |= {attempt.job_id: attempt for attempt in newest}
+    return found
+
+
 def attempts_of(job: Job) -> list[Attempt]:
     """Every attempt of a job, the first first."""
     return list(job.attempts.select_related("cluster").order_by("number"))

@@ -1,4 +1,4 @@
-"""What people do to jobs that are in: cancel, hold, release, change.
+"""What people do to jobs that are in: cancel, hold, release, change, have saved.
 
 Each locks the job's row, so that it and the arbiter's compare-and-set follow one another; each
 raises `Job.version`, writes its event and audit entry, and rings the arbiter. A bound job is not
@@ -20,6 +20,7 @@ from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.selectors.jobs import may_change, visible_job
 from federation.selectors.standing import standing_fleet
+from federation.services.checkpoint import ask_checkpoint
 from federation.services.submit import columns, fleet_problems, refuse
 from kit.errors import (
     ConflictError,
@@ -120,6 +121,31 @@ def release_job(*, user: User, job_id: UUID, now: datetime) -> Job:
         job.state, job.queued_at = JobState.QUEUED, now
     job.held_by = job.hold_asked_by = ""
     _save(job, user, before, "released", "release", now)
+    return job
+
+
+@transaction.atomic
+def checkpoint_job(*, user: User, job_id: UUID, now: datetime) -> Job:
+    """Asks a running job to save a checkpoint now: its own signal is sent to it.
+
+    Its version stays: nothing of the job is changed. What it saved then it says itself.
+
+    Raises:
+        NotFoundError, PermissionDeniedError: the user may not see or not change the job.
+        AlreadyFinalError: it is over.
+        ConflictError: it has no `checkpoint`, or does not run.
+    """
+    job = _locked(user, job_id)
+    _refuse_final(job)
+    if not job.spec.get("checkpoint"):
+        raise ConflictError("The job has no `checkpoint`: nobody knows how to ask it to save.")
+    if job.state != JobState.RUNNING or job.cancel_asked_at is not None or job.hold_asked_by:
+        raise ConflictError(f"The job is {job.state}; only a running one can save.")
+    attempts = OPEN_ATTEMPTS.filter(job=job).values_list("id", flat=True)
+    told = {"user": user.username}
+    if not ask_checkpoint(attempts=list(attempts), cause="asked", now=now, told=told):
+        raise ConflictError("The job's attempt does not run now.")
+    _audit(job, user, "checkpoint", {"state": job.state}, {"state": job.state}, now)
     return job
 
 
@@ -262,4 +288,5 @@ ACTIONS: Mapping[str, Callable[..., Job]] = {
     "cancel": cancel_job,
     "hold": hold_job,
     "release": release_job,
+    "checkpoint": checkpoint_job,
 }

@@ -11,12 +11,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Subquery
 
 from clusters.core.gang import Gang
 from clusters.models import Cluster, ClusterAccount, Command
 from federation.core.lifecycle import JobState
 from federation.core.plan import Binding, Plan
+from federation.core.proof import resume_environment
 from federation.core.spec import JobSpec
 from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
@@ -29,6 +30,8 @@ from tenancy.models import Tenant
 from tenancy.services.records import Change, write_events
 
 _OPEN = OPEN_ATTEMPTS.filter(job=OuterRef("pk"))
+_PROVEN = Attempt.objects.filter(job=OuterRef("pk")).exclude(saved_step=None)
+_SAVED_PATH = _PROVEN.order_by("-number").values("saved_path")[:1]
 
 
 class TermLostError(RuntimeError):
@@ -156,9 +159,9 @@ def _lock_facts(plan: Plan) -> _Facts:
         Job.objects.filter(id__in=[binding.job for binding in bindings])
         .order_by("id")
         .select_for_update(no_key=True)
-        .annotate(has_open_attempt=Exists(_OPEN))
+        .annotate(has_open_attempt=Exists(_OPEN), saved_path=Subquery(_SAVED_PATH))
         .values("id", "uuid", "version", "state", "cancel_asked_at", "name", "tenant_id", "spec",
-                "has_open_attempt")
+                "has_open_attempt", "saved_step", "saved_path")
     )  # fmt: skip
     return _Facts(
         clusters={row["id"]: row for row in clusters},
@@ -267,6 +270,7 @@ def gang_of(
             "MUSTER_TIER": binding.tier,
             "MUSTER_NODES": ",".join(binding.nodes),
             "MUSTER_GPUS_PER_NODE": str(binding.shape.per_node.gpus),
+            **resume_environment(job.get("saved_step"), job.get("saved_path") or ""),
         },
         signal=checkpoint.signal if checkpoint else "",
         grace_s=-(-checkpoint.grace_ms // 1000) if checkpoint else 0,

@@ -23,6 +23,7 @@ from federation.selectors.jobs import (
     attempts_of,
     events_of,
     job_page,
+    last_proofs,
     may_change,
     positions,
     visible_job,
@@ -42,6 +43,7 @@ DONE = {
     "cancel": "The job is cancelled; if it runs, its cluster is being told.",
     "hold": "The job is held; it starts nowhere until it is released.",
     "release": "The job is released and waits in the queue.",
+    "checkpoint": "The job is being asked to save; what it saved shows in its timeline.",
 }
 MOST_EVENTS = 500
 
@@ -100,6 +102,7 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
         "timeline": [moment(event) for event in events_of(it, after=None, limit=MOST_EVENTS)][::-1],
         "drawing": _drawing(user, last, now),
         "cost": cost,
+        "proof": last_proofs([it], {it.pk: last} if last else {}).get(it.pk),
         "by_class": _by_class(cost),
         "may": _may(user, it),
         "spec": json.dumps(it.spec, indent=2, ensure_ascii=False),
@@ -110,7 +113,7 @@ def job(request: HttpRequest, job_id: UUID) -> HttpResponse:
 @signed_in
 @require_POST
 def change(request: HttpRequest, job_id: UUID, action: str) -> HttpResponse:
-    """`POST /jobs/<id>/cancel`, `/hold`, `/release`; back to the job's page with what came of it."""
+    """`POST /jobs/<id>/cancel`, `/hold` and so on; back to the job's page with what came of it."""
     if action not in ACTIONS:
         raise Http404
     try:
@@ -158,6 +161,7 @@ def _may(user: User, it: Job) -> list[str]:
         return []
     holder = it.held_by or it.hold_asked_by
     if not holder:
-        return ["hold", "cancel"]
+        saves = it.state == JobState.RUNNING and bool(it.spec.get("checkpoint"))
+        return [*(["checkpoint"] if saves else []), "hold", "cancel"]
     is_theirs = holder != "admin" or user.is_superuser
     return ["release", "cancel"] if is_theirs else ["cancel"]

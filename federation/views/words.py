@@ -52,6 +52,9 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
         "Runs inside the guarantee from here on: {gpus} GPUs of {flavor}",
         "good",
     ),
+    ("job.checkpointed", ""): ("Saved step {step}, attempt {attempt}", "good"),
+    ("job.checkpoint_asked", "asked"): ("{user} asked it to save: {signal} is sent", "busy"),
+    ("job.checkpoint_asked", ""): ("Asked to save: {signal} is sent", "busy"),
     ("job.running", ""): ("Every member runs on {cluster}", "good"),
     ("job.stopping", "cancelled"): ("Cancelled; being stopped on {cluster}", "warn"),
     ("job.stopping", "held"): ("Held; being stopped on {cluster}", "warn"),
@@ -170,6 +173,11 @@ def _detail(event: Event, text: str) -> str:
     parts = []
     if words := event.data.get("words"):
         parts.append(f"The cluster says: {words}")
+    if event.kind == "job.checkpointed":
+        said = (
+            "It says so in its Slurm comment" if event.cause == "comment" else "It says so itself"
+        )
+        parts.append(f"{said}: {path}" if (path := event.data.get("path")) else said)
     nodes = event.data.get("nodes")
     if isinstance(nodes, list) and nodes:
         parts.append(f"{len(nodes)} nodes: {', '.join(map(str, nodes))}")

@@ -14,11 +14,17 @@ PREFIX = "muster:rate:"
 
 def charge_request(*, principal: Principal, is_read: bool) -> Verdict | None:
     """One request of a token (or of a person's session); None while nothing is limited."""
+    return _charge("reads" if is_read else "writes", principal.token_id or principal.user.pk)
+
+
+def charge_job(*, fence: str) -> Verdict | None:
+    """One proof of a job; None while nothing is limited."""
+    return _charge("writes", fence)
+
+
+def _charge(name: str, who: object) -> Verdict | None:
     environment = settings.ENVIRONMENT
-    name, limit = (
-        ("reads", environment.rate_reads) if is_read else ("writes", environment.rate_writes)
-    )
-    who = principal.token_id or principal.user.pk
+    limit = environment.rate_reads if name == "reads" else environment.rate_writes
     bucket = Bucket(name, f"{PREFIX}{name}:{who}", limit)
     return limiter(settings.CELERY_BROKER_URL).charge(bucket)
 

@@ -60,6 +60,8 @@ def test_each_of_them_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         ("MUSTER_DEBUG", "perhaps"),
         ("MUSTER_LEASE_MS", "a minute"),
         ("MUSTER_LEASE_MS", ""),
+        ("MUSTER_PUBLIC_URL", "muster.example"),
+        ("MUSTER_PUBLIC_URL", "https://muster.example/"),
         ("MUSTER_COLOUR", "red"),
         ("MUSTER_COLOUR_FILE", "/etc/hostname"),
         ("MUSTER_SECRET_KEY_FILE", "/nowhere/at/all"),

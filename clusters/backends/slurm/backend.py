@@ -13,6 +13,7 @@ from clusters.backends.slurm.shared import SharedRead, Together
 from clusters.backends.slurm.translate import is_ours, owner_mark, submit_body
 from clusters.backends.slurm.values import Json, number, parsed
 from clusters.core.backend import (
+    NOT_RUNNING,
     BackendRejectedError,
     BackendUnavailableError,
     ProbeReport,
@@ -97,7 +98,7 @@ class SlurmBackend:
             raise BackendRejectedError(f"{name!r} is no signal", code="signal")
         running = [row for row in self._find(fence, account) if row.state.holds_nodes]
         if not running:
-            raise BackendRejectedError(f"{fence} does not run", code="not_running")
+            raise BackendRejectedError(f"{fence} does not run", code=NOT_RUNNING)
         for row in running:
             self._client.write(
                 "DELETE", f"job/{row.job_id}?signal=SIG{match[1]}", account, fine=_IS_OVER
