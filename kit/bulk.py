@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import NOT_PROVIDED, Field, Model
 from django.db.models.base import ModelState
+from django.db.models.expressions import RawSQL
 
 Row = tuple[Any, ...]
 SomeModel = TypeVar("SomeModel", bound=Model)
@@ -55,9 +56,13 @@ def insert_rows(
     rows: Sequence[Mapping[str, Any]],
     shared: Mapping[str, Any] | None = None,
     returning: Sequence[str] = (),
+    *,
+    ignore_conflicts: bool = False,
 ) -> list[Row]:
     """`run` of one `insertion`; without rows, nothing."""
-    return run(insertion(model, rows, shared, returning))[0] if rows else []
+    if not rows:
+        return []
+    return run(insertion(model, rows, shared, returning, ignore_conflicts=ignore_conflicts))[0]
 
 
 def insertion(
@@ -65,12 +70,15 @@ def insertion(
     rows: Sequence[Mapping[str, Any]],
     shared: Mapping[str, Any] | None = None,
     returning: Sequence[str] = (),
+    *,
+    ignore_conflicts: bool = False,
 ) -> Statement:
     """Inserts rows, given as values by attribute name (`job_id`, not `job`), the same in each.
 
     `shared` are values that all rows have. Values are what JSON can hold, UUIDs and datetimes.
     Fields that are not given get the model's default, but for those that the database fills in
-    itself. Gives the columns named by `returning` of every new row, in any order.
+    itself. Gives the columns named by `returning` of every new row, in any order. They are written
+    in the order given; with `ignore_conflicts` those that break a unique constraint are left out.
     """
     shared = shared or {}
     given = frozenset(rows[0]) | frozenset(shared)
@@ -79,7 +87,8 @@ def insertion(
         made = defaults.made.items()
         rows = [{**{name: make() for name, make in made}, **row} for row in rows]
     shared = {**defaults.same, **shared}
-    sql = _insert_sql(model, tuple(rows[0]), tuple(shared), tuple(returning))
+    names = tuple(rows[0]), tuple(shared), tuple(returning)
+    sql = _insert_sql(model, *names, ignore_conflicts=ignore_conflicts)
     return Statement(sql, (as_json(rows), *([as_json(shared)] if shared else [])))
 
 
@@ -97,6 +106,11 @@ def update_rows(
         run(Statement(_update_sql(model, key, tuple(fields)), (as_json(given),)))
 
 
+def among(values: Iterable[object], kind: str = "uuid") -> RawSQL:
+    """The values for `filter(name__in=...)`: one parameter, where Django makes one of each value."""
+    return RawSQL(f"SELECT unnest(%s::{kind}[])", [list(map(str, values))])  # noqa: S611
+
+
 def completed(model: type[Model], values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a new row, by attribute name, and the model's defaults for those it lacks."""
     defaults = _defaults(model, frozenset(values))
@@ -111,15 +125,18 @@ def columns_of(model: type[Model], table: str) -> str:
     return ", ".join(f"{table}.{quote(str(f.column))}" for f in model._meta.concrete_fields)
 
 
-def instance(model: type[SomeModel], row: Iterable[Any]) -> SomeModel:
-    """The saved object of a row's values in the order of the model's fields.
+def instance(
+    model: type[SomeModel], row: Iterable[Any], names: Iterable[str] | None = None
+) -> SomeModel:
+    """The saved object of a row's values in the order of the model's fields, or of these `names`.
 
-    As `Model.from_db` makes it, but for the signals and checks, which cost more than the rest.
+    As `Model.from_db` makes it, but for the signals and checks, which cost more than the rest. An
+    attribute that is not named is read from the database when it is asked for.
     """
     made = model.__new__(model)
     made._state = ModelState()
     made._state.adding, made._state.db = False, "default"
-    made.__dict__.update(zip(_names(model), row, strict=True))
+    made.__dict__.update(zip(names or _names(model), row, strict=True))
     return made
 
 
@@ -159,7 +176,12 @@ def _update_sql(model: type[Model], key: str, each: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=256)
 def _insert_sql(
-    model: type[Model], each: tuple[str, ...], shared: tuple[str, ...], returning: tuple[str, ...]
+    model: type[Model],
+    each: tuple[str, ...],
+    shared: tuple[str, ...],
+    returning: tuple[str, ...],
+    *,
+    ignore_conflicts: bool,
 ) -> str:
     quote = connection.ops.quote_name
     fields = {field.attname: field for field in model._meta.concrete_fields}
@@ -172,9 +194,11 @@ def _insert_sql(
     rows = f"jsonb_to_recordset(%s::jsonb) AS given({record(each)})"
     if shared:
         rows += f", jsonb_to_record(%s::jsonb) AS shared({record(shared)})"
-    kept = f" RETURNING {', '.join(map(quote, returning))}" if returning else ""
+    end = " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
+    if returning:
+        end += f" RETURNING {', '.join(map(quote, returning))}"
     table = quote(model._meta.db_table)
-    return f"INSERT INTO {table} ({columns}) SELECT {values} FROM {rows}{kept}"  # noqa: S608
+    return f"INSERT INTO {table} ({columns}) SELECT {values} FROM {rows}{end}"  # noqa: S608
 
 
 def _written(model: type[Model], given: frozenset[str]) -> "list[Field[Any, Any]]":

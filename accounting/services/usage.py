@@ -5,8 +5,9 @@ Times are milliseconds on the cluster's own clock unless a name says `ours`; `no
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -15,8 +16,11 @@ from django.db.models import F
 from accounting.core.runs import Known, NewEnd, Settlement, Told, interval_id, settle
 from accounting.models import UsageInterval
 from clusters.models import Cluster
+from kit.bulk import among, insert_rows
 from kit.errors import ConflictError, MusterError
 from kit.intervals import from_ms
+
+_KNOWN = [column.name for column in fields(Known)]
 
 
 class AlreadyPostedError(MusterError):
@@ -185,19 +189,19 @@ def _write(facts: Sequence[RunFact], now: datetime) -> None:
     # Two workers may tell the same new runs at once: the first one's rows stand. In one order, so
     # that neither waits for the other.
     intervals = [
-        _first_interval(fact, after[_start(fact).id], skews[fact.cluster_id], now)
+        _first_interval(fact, piece, skews[fact.cluster_id], now)
         for fact in starting
+        for piece in after[fact.attempt_id]
+        if piece.run_start_ms == fact.run_start_ms  # the one piece of a run that starts now
     ]
-    UsageInterval.objects.bulk_create(
-        sorted(intervals, key=lambda interval: interval.id),
-        ignore_conflicts=True,
-    )
+    intervals.sort(key=lambda interval: interval["id"])
+    insert_rows(UsageInterval, intervals, {"started_at": now}, ignore_conflicts=True)
 
 
 def _settle_all(
     facts: Iterable[RunFact], known: Mapping[UUID, Sequence[Known]]
-) -> tuple[list[Settlement], dict[UUID, Known]]:
-    """One settlement a fact, and every interval by id as it is after all of them.
+) -> tuple[list[Settlement], dict[UUID, list[Known]]]:
+    """One settlement a fact, and every attempt's intervals as they are after all of them.
 
     What earlier facts of the same call change counts for later ones.
     """
@@ -209,9 +213,10 @@ def _settle_all(
         settled.append(settlement)
         if settlement.told == Told.STARTED:
             pieces.append(_start(fact))
-        ends = {end.id: end for end in settlement.ends}
-        pieces[:] = [_with_end(piece, ends.get(piece.id)) for piece in pieces]
-    return settled, {piece.id: piece for pieces in after.values() for piece in pieces}
+        if settlement.ends:
+            ends = {end.id: end for end in settlement.ends}
+            pieces[:] = [_with_end(piece, ends.get(piece.id)) for piece in pieces]
+    return settled, after
 
 
 def _settle(pieces: Sequence[Known], fact: RunFact) -> Settlement:
@@ -243,30 +248,12 @@ def _with_end(piece: Known, end: NewEnd | None) -> Known:
 
 def _known(attempt_ids: Collection[UUID], *, lock: bool) -> dict[UUID, list[Known]]:
     """Every interval of the attempts, oldest first; locked in one order, so nobody deadlocks."""
-    rows = UsageInterval.objects.filter(attempt_id__in=attempt_ids).order_by("id")
+    rows = UsageInterval.objects.filter(attempt_id__in=among(attempt_ids)).order_by("id")
     if lock:
         rows = rows.select_for_update()
     found: dict[UUID, list[Known]] = {attempt_id: [] for attempt_id in attempt_ids}
-    for (
-        attempt_id,
-        key,
-        run_start_ms,
-        started_ms,
-        ended_ms,
-        metered_ms,
-        reported_end_ms,
-    ) in rows.values_list(
-        "attempt_id",
-        "id",
-        "run_start_ms",
-        "started_ms",
-        "ended_ms",
-        "metered_ms",
-        "reported_end_ms",
-    ):
-        found[attempt_id].append(
-            Known(key, run_start_ms, started_ms, ended_ms, metered_ms, reported_end_ms)
-        )
+    for attempt_id, *values in rows.values_list("attempt_id", *_KNOWN):
+        found[attempt_id].append(Known(*values))
     for pieces in found.values():
         pieces.sort(key=lambda piece: piece.started_ms)
     return found
@@ -291,29 +278,28 @@ def _write_ends(ends: Sequence[NewEnd], now: datetime) -> None:
         )
 
 
-def _first_interval(fact: RunFact, start: Known, skew_ms: int, now: datetime) -> UsageInterval:
-    return UsageInterval(
-        id=start.id,
-        attempt_id=fact.attempt_id,
-        job_id=fact.job_id,
-        job_name=fact.job_name,
-        tenant_id=fact.tenant_id,
-        user_id=fact.user_id,
-        user_name=fact.user_name,
-        labels=dict(fact.labels),
-        flavor_id=fact.flavor,
-        cluster_id=fact.cluster_id,
-        service_class=fact.service_class,
-        gpus=fact.gpus,
-        run_start_ms=start.run_start_ms,
-        started_ms=start.started_ms,
-        ended_ms=start.ended_ms,
-        reported_end_ms=start.reported_end_ms,
-        metered_ms=start.metered_ms,
-        skew_ms=skew_ms,
-        started_at=now,
-        ended_at=None if start.ended_ms is None else now,
-    )
+def _first_interval(fact: RunFact, start: Known, skew_ms: int, now: datetime) -> dict[str, Any]:
+    return {
+        "id": start.id,
+        "attempt_id": fact.attempt_id,
+        "job_id": fact.job_id,
+        "job_name": fact.job_name,
+        "tenant_id": fact.tenant_id,
+        "user_id": fact.user_id,
+        "user_name": fact.user_name,
+        "labels": dict(fact.labels),
+        "flavor_id": fact.flavor,
+        "cluster_id": fact.cluster_id,
+        "service_class": fact.service_class,
+        "gpus": fact.gpus,
+        "run_start_ms": start.run_start_ms,
+        "started_ms": start.started_ms,
+        "ended_ms": start.ended_ms,
+        "reported_end_ms": start.reported_end_ms,
+        "metered_ms": start.metered_ms,
+        "skew_ms": skew_ms,
+        "ended_at": None if start.ended_ms is None else now,
+    }
 
 
 @transaction.atomic

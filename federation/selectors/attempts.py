@@ -1,20 +1,23 @@
 """Open attempts as reconciliation judges them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from django.db.models import Q
+from django.db.models.fields.json import KeyTextTransform
 
 from clusters.core.observation import GangSeen
-from clusters.models import Command, Node, Observation
+from clusters.models import Cluster, Command, Node, Observation
 from clusters.selectors.traffic import gangs_from_json
 from federation.core.reconciliation import OpenAttempt, Order, Phase, Reading
-from federation.models import Attempt
+from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
+from kit.bulk import among, instance
 from kit.intervals import to_ms
+from tenancy.models import User
 
 
 class JobFacts(NamedTuple):
@@ -44,6 +47,18 @@ class AttemptFacts(NamedTuple):
 
 _OF_ATTEMPT = AttemptFacts._fields[:-1]
 _OF_JOB = [f"job__{name}" for name in JobFacts._fields]
+_CHANGED_ATTEMPT = (
+    *("id", "job_id", "number", "fence", "cluster_id", "flavor_id", "service_class", "nodes"),
+    *("account", "state", "backend_id", "backend_state", "backend_reason", "nodes_seen"),
+    *("tier_seen", "accepted_at", "started_at", "ended_at", "end_cause", "exit_code", "runs"),
+)
+_CHANGED_JOB = (
+    *("id", "uuid", "tenant_id", "user_id", "name", "labels", "state", "held_by"),
+    *("hold_asked_by", "class_now", "started_at", "ended_at", "cancel_asked_at", "restarts"),
+    *("max_restarts", "start_timeout_ms", "avoid_nodes", "outcome", "version"),
+)
+_BACKEND_ID_ANSWERED = KeyTextTransform("backend_id", "answer")
+AnAttempt = TypeVar("AnAttempt", AttemptFacts, Attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +96,16 @@ def _ms(moment: datetime | None) -> int | None:
     return None if moment is None else to_ms(moment)
 
 
-def _orders(fences: Sequence[str]) -> dict[tuple[str, str], Order]:
+def _orders(fences: Iterable[str]) -> dict[tuple[str, str], Order]:
     """Our orders to submit and cancel by fence and kind."""
     rows = Command.objects.filter(
-        fence__in=fences, kind__in=[Command.Kind.SUBMIT, Command.Kind.CANCEL]
-    ).values_list("key", "fence", "kind", "state", "sent_at", "answered_at", "error", "answer")
+        fence__in=among(fences, "text"), kind__in=[Command.Kind.SUBMIT, Command.Kind.CANCEL]
+    ).values_list(
+        "key", "fence", "kind", "state", "sent_at", "answered_at", "error", _BACKEND_ID_ANSWERED
+    )
     return {
-        (fence, kind): Order(
-            state,
-            sent_at is not None,
-            _ms(answered_at),
-            error,
-            (answer or {}).get("backend_id", ""),
-        )
-        for key, fence, kind, state, sent_at, answered_at, error, answer in rows
+        (fence, kind): Order(state, sent_at is not None, _ms(answered_at), error, backend_id or "")
+        for key, fence, kind, state, sent_at, answered_at, error, backend_id in rows
         if key.startswith(("submit:", "cancel:"))
     }
 
@@ -108,23 +119,23 @@ def stop_cause(attempt: Attempt | AttemptFacts) -> str:
     return "held" if attempt.job.hold_asked_by else ""
 
 
-def open_attempts(
-    cluster_id: UUID, only: Sequence[UUID] | None = None
-) -> list[tuple[AttemptFacts, OpenAttempt]]:
-    """Open attempts of a cluster (or some of them), as they are and as the core's value. 2 queries.
+def open_attempts(cluster_id: UUID) -> list[AttemptFacts]:
+    """Open attempts of a cluster as they are.
 
     Plain values: of a model's thousand objects the making alone takes a tenth of a second.
     """
-    rows = OPEN_ATTEMPTS.filter(cluster_id=cluster_id)
-    if only is not None:
-        rows = rows.filter(id__in=only)
-    attempts = [
-        AttemptFacts._make((*row[: len(_OF_ATTEMPT)], JobFacts._make(row[len(_OF_ATTEMPT) :])))
-        for row in rows.order_by("job_id").values_list(*_OF_ATTEMPT, *_OF_JOB)
-    ]
-    orders = _orders([attempt.fence for attempt in attempts])
+    rows = OPEN_ATTEMPTS.filter(cluster_id=cluster_id).order_by("job_id")
     return [
-        (
+        AttemptFacts._make((*row[: len(_OF_ATTEMPT)], JobFacts._make(row[len(_OF_ATTEMPT) :])))
+        for row in rows.values_list(*_OF_ATTEMPT, *_OF_JOB)
+    ]
+
+
+def with_orders(attempts: Sequence[AnAttempt]) -> Iterator[tuple[AnAttempt, OpenAttempt]]:
+    """Each attempt and, with the orders about it, the value that the core judges. One query."""
+    orders = _orders(attempt.fence for attempt in attempts)
+    for attempt in attempts:
+        yield (
             attempt,
             OpenAttempt(
                 attempt_id=attempt.id,
@@ -138,18 +149,26 @@ def open_attempts(
                 stop_cause=stop_cause(attempt),
             ),
         )
-        for attempt in attempts
-    ]
 
 
-def attempts_to_change(ids: Collection[UUID]) -> list[Attempt]:
-    """These attempts whole, with their jobs, users and clusters, in the order of their jobs.
+def attempts_to_change(cluster_id: UUID, ids: Iterable[UUID]) -> list[Attempt]:
+    """Those of the attempts that are open, in the order of their jobs, with what is changed.
 
-    3 queries: the jobs' few users and clusters are made once, not once an attempt.
+    3 queries: attempts with their jobs, of both the columns that reconciliation needs (others are
+    read when asked for), and the jobs' few users and clusters, made once and not once an attempt.
     """
-    rows = Attempt.objects.filter(id__in=ids).select_related("job")
-    rows = rows.prefetch_related("job__user", "cluster").order_by("job_id")
-    return list(rows.defer("job__spec", "job__options", "job__reasons"))
+    rows = OPEN_ATTEMPTS.filter(cluster_id=cluster_id, id__in=among(ids)).order_by("job_id")
+    cluster = Cluster.objects.get(id=cluster_id)
+    attempts = []
+    for row in rows.values_list(*_CHANGED_ATTEMPT, *(f"job__{name}" for name in _CHANGED_JOB)):
+        attempt = instance(Attempt, row[: len(_CHANGED_ATTEMPT)], _CHANGED_ATTEMPT)
+        attempt.job = instance(Job, row[len(_CHANGED_ATTEMPT) :], _CHANGED_JOB)
+        attempt.cluster = cluster
+        attempts.append(attempt)
+    users = User.objects.in_bulk({attempt.job.user_id for attempt in attempts})
+    for attempt in attempts:
+        attempt.job.user = users[attempt.job.user_id]
+    return attempts
 
 
 def ended_attempts(fences: Iterable[str]) -> dict[str, Attempt]:

@@ -1,9 +1,10 @@
 """Brings jobs and attempts of one cluster in step with what was seen there and answered."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -17,7 +18,6 @@ from federation.core.lifecycle import JobState
 from federation.core.reconciliation import (
     After,
     Cause,
-    OpenAttempt,
     Order,
     Phase,
     Verdict,
@@ -28,6 +28,7 @@ from federation.core.reconciliation import (
 )
 from federation.models import Attempt, Job
 from federation.selectors.attempts import (
+    AnAttempt,
     AttemptFacts,
     LastReading,
     attempts_to_change,
@@ -35,10 +36,12 @@ from federation.selectors.attempts import (
     last_reading,
     node_facts,
     open_attempts,
+    with_orders,
 )
 from federation.services.billing import run_facts
+from federation.services.checkpoint import record_notes
 from federation.services.rebuilt import note_rebuilt
-from kit.bulk import update_rows
+from kit.bulk import among, update_rows
 from kit.intervals import from_ms, to_ms
 from tenancy.services.records import Change, ring, write_events
 
@@ -105,16 +108,19 @@ def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
     in one transaction a call. Calls for one cluster follow one another.
     """
     last = last_reading(cluster_id)
-    differing = list(_differing(open_attempts(cluster_id), last, now))
+    seen = chain.from_iterable(last.objects.values())
+    record_notes(cluster_id=cluster_id, gangs=seen, now=now)
+    differing = [attempt.id for attempt, *_ in _differing(open_attempts(cluster_id), last, now)]
     orphans = _orphans(cluster_id, last)
     if not differing and not orphans:
         return 0
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [2, cluster_id.int % 2**31])
-        job_ids = Attempt.objects.filter(id__in=differing).values("job_id")
+        job_ids = Attempt.objects.filter(id__in=among(differing)).values("job_id")
         list(Job.objects.filter(id__in=job_ids).order_by("id").select_for_update().values("id"))
-        steps = _steps(_differing(open_attempts(cluster_id, differing), last, now))
+        attempts = attempts_to_change(cluster_id, differing)
+        steps = [Step(*found) for found in _differing(attempts, last, now)]
         _apply(cluster_id, steps, now)
         _cancel_orphans(cluster_id, orphans, now)
     if any(step.verdict.phase is Phase.LOST for step in steps):
@@ -123,26 +129,21 @@ def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
 
 
 def _differing(
-    pairs: Iterable[tuple[AttemptFacts, OpenAttempt]], last: LastReading, now: datetime
-) -> dict[UUID, tuple[Verdict, Order]]:
-    """Verdicts that differ from what their attempts are, each with the order to submit."""
-    found = {}
-    for attempt, value in pairs:
-        verdict = judge(value, last.objects.get(attempt.fence, ()), last.reading, to_ms(now))
+    attempts: Sequence[AnAttempt], last: LastReading, now: datetime
+) -> Iterator[tuple[AnAttempt, Verdict, Order]]:
+    """Attempts whose verdict differs from what they are, with it and with the order to submit."""
+    now_ms = to_ms(now)
+    for attempt, value in with_orders(attempts):
+        verdict = judge(value, last.objects.get(attempt.fence, ()), last.reading, now_ms)
         if _differs(attempt, verdict):
-            found[attempt.id] = (verdict, value.submit)
-    return found
-
-
-def _steps(verdicts: Mapping[UUID, tuple[Verdict, Order]]) -> list[Step]:
-    return [Step(attempt, *verdicts[attempt.id]) for attempt in attempts_to_change(verdicts)]
+            yield attempt, verdict, value.submit
 
 
 def _told_runs(verdict: Verdict) -> list[list[int | None]]:
     return [[run.start_ms, run.end_ms, run.gpus] for run in verdict.runs]
 
 
-def _differs(attempt: AttemptFacts, verdict: Verdict) -> bool:
+def _differs(attempt: AttemptFacts | Attempt, verdict: Verdict) -> bool:
     seen = verdict.seen
     return (
         attempt.state != verdict.phase

@@ -5,8 +5,18 @@ from uuid import UUID, uuid4
 
 import pytest
 from django.db import connection
+from pytest_django import DjangoAssertNumQueries
 
-from kit.bulk import Statement, columns_of, completed, insert_rows, insertion, instance, run
+from kit.bulk import (
+    Statement,
+    among,
+    columns_of,
+    completed,
+    insert_rows,
+    insertion,
+    instance,
+    run,
+)
 from kit.postgres.base import DatabaseWrapper
 from tenancy.models import Event, Tenant
 
@@ -87,3 +97,38 @@ def test_a_kept_connection_is_known_to_be_gone() -> None:
     run(Statement("SELECT pg_terminate_backend(%s, 5000)", (pid,)))
     assert not kept.is_usable()
     kept.close()
+
+
+@pytest.mark.django_db
+def test_a_row_that_is_there_already_stands() -> None:
+    first, second = _tenant("a"), _tenant("b")
+    insert_rows(Tenant, [first])
+    again = [{**row, "title": "another"} for row in (first, second)]
+    assert insert_rows(Tenant, again, returning=("name",), ignore_conflicts=True) == [("b",)]
+    assert Tenant.objects.get(id=first["id"]).title == ""
+
+
+@pytest.mark.django_db
+def test_values_are_one_parameter() -> None:
+    rows = [_tenant("a"), _tenant("b"), _tenant("c")]
+    insert_rows(Tenant, rows)
+    wanted = [row["id"] for row in rows[:2]]
+    assert set(Tenant.objects.filter(id__in=among(wanted))) == set(
+        Tenant.objects.filter(id__in=wanted)
+    )
+    names = ["c", "'{\",%s}"]
+    assert Tenant.objects.filter(name__in=among(names, "text")).get().id == rows[2]["id"]
+    assert not Tenant.objects.filter(id__in=among([])).exists()
+
+
+@pytest.mark.django_db
+def test_what_an_instance_was_not_given_is_read_when_asked_for(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    row = _tenant("a")
+    insert_rows(Tenant, [row], {"title": "A"})
+    tenant = instance(Tenant, (row["id"], "a"), ("id", "name"))
+    with django_assert_num_queries(0):
+        assert (tenant.id, tenant.name) == (row["id"], "a")
+    with django_assert_num_queries(1):
+        assert tenant.title == "A"
