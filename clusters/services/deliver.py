@@ -73,7 +73,8 @@ def call(backend: Backend, command: Command) -> dict[str, object]:
     match command.kind:
         case Command.Kind.SUBMIT:
             was_sent = command.sent_at is not None
-            answer = backend.submit(_furnished(Gang.from_json(payload)), is_repeat=was_sent)
+            gang = furnished(Gang.from_json(payload), settings.ENVIRONMENT.public_url)
+            answer = backend.submit(gang, is_repeat=was_sent)
             return {"backend_id": answer.backend_id, "duplicates": answer.duplicates_cancelled}
         case Command.Kind.CANCEL:
             backend.cancel(command.fence, payload["account"])
@@ -82,11 +83,9 @@ def call(backend: Backend, command: Command) -> dict[str, object]:
     return {}
 
 
-def _furnished(gang: Gang) -> Gang:
-    """The gang with what is not to lie in our database, or follows from settings of ours."""
-    own = {"MUSTER_JOB_TOKEN": job_token(gang.fence)}
-    if settings.ENVIRONMENT.public_url:
-        own["MUSTER_URL"] = settings.ENVIRONMENT.public_url
+def furnished(gang: Gang, url: str) -> Gang:
+    """The gang with what is not to lie in our database: its token, and our address if it is set."""
+    own = {"MUSTER_JOB_TOKEN": job_token(gang.fence), **({"MUSTER_URL": url} if url else {})}
     return replace(gang, environment={**gang.environment, **own})
 
 

@@ -255,6 +255,8 @@ def standing(job: WaitingJob, site: Site, code: str) -> Reason:
     limit_s, longest_s = ask.time_limit_ms // 1000, (flavor.longest_ms or 0) // 1000
     words = {
         "store_unavailable": f"{cluster.name} does not have {stores}.",
+        "checkpoint_unreachable": f"{cluster.name} does not have {ask.saved_in}, which holds the "
+        "checkpoint to resume from.",
         "backend_cannot_run": f"{cluster.name} {LACK_WORDS[lack]}."
         if lack
         else f"You have no account on {cluster.name} to run as.",
@@ -382,6 +384,9 @@ _FIXES: Mapping[str, tuple[str, dict[str, Any] | None, str]] = {
     "not_before": ("Take the date away.", {"not_before": None}, _SOON),
     "backend_cannot_run": (
         "Ask an admin to name your account on this cluster.", None, _SOON,
+    ),
+    "checkpoint_unreachable": (
+        "Bring the checkpoint's store there, or wait for a cluster that has it.", None, _SOON,
     ),
     "store_unavailable": (
         "Bring the data there, or let the job go to a cluster that has it.", None, _SOON,

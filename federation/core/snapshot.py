@@ -29,6 +29,7 @@ class Ask:
     """All that decides where a job can go, apart from whose it is. Equal jobs share one value.
 
     `signalled`: it is to get a checkpoint signal (read only where a cluster cannot pass one).
+    `saved_in` is the store that holds the checkpoint it resumes from, "" = it has none, or anywhere.
 
     `avoid_nodes` are "cluster/node", or "cluster/*" for a cluster that refused the job: it is taken
     only when there is no other. Nodes are avoided only while the gang could do without them. Tiers are the federation's, "" = any. Empty `only_clusters`
@@ -45,6 +46,7 @@ class Ask:
     avoid_clusters: tuple[str, ...] = ()
     avoid_nodes: tuple[str, ...] = ()
     signalled: bool = False
+    saved_in: str = ""
 
     def allows(self, cluster: str) -> bool:
         """Whether the job's owner lets it go to that cluster."""
@@ -214,6 +216,8 @@ def obstacle(ask: Ask, user: UUID, site: Site) -> str:
     The lasting obstacles come first (see `LASTING`): the ones that waiting does not remove.
     """
     cluster, flavor = site.cluster, site.flavor
+    if ask.saved_in and ask.saved_in not in cluster.stores:
+        return "checkpoint_unreachable"
     if not cluster.stores.issuperset(ask.stores):
         return "store_unavailable"
     if user not in cluster.people or missing(ask, cluster):
@@ -235,4 +239,6 @@ def missing(ask: Ask, cluster: ClusterView) -> str:
     return next((name for name in needs if name in cluster.lacks), "")
 
 
-LASTING = frozenset({"store_unavailable", "backend_cannot_run", "limit_reached"})
+LASTING = frozenset(
+    {"checkpoint_unreachable", "store_unavailable", "backend_cannot_run", "limit_reached"}
+)

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import BigIntegerField, F, Func, TextField
+from django.db.models import BigIntegerField, Case, F, Func, TextField, Value, When
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import MD5, Cast, JSONArray
 
@@ -39,6 +39,14 @@ _ASK = (
     "only_clusters",
     "avoid_clusters",
     "avoid_nodes",
+)
+# Read from the large `spec` only of jobs that have a checkpoint to resume from.
+_SAVED_IN = Case(
+    When(
+        saved_step__isnull=False, then=KeyTextTransform("store", KeyTransform("checkpoint", "spec"))
+    ),
+    default=Value(None, TextField()),
+    output_field=TextField(),
 )
 # Read from the large `spec` only while a cluster cannot pass a signal.
 _SIGNALLED = KeyTextTransform("signal", KeyTransform("checkpoint", "spec"))
@@ -132,7 +140,7 @@ def _some_cluster_lacks(capability: str) -> bool:
 
 def _waiting() -> Iterator[WaitingJob]:
     """The waiting jobs. What many share (ask, tenant, user) is read as text, parsed once a text."""
-    asked = (*_ASK, _SIGNALLED) if _some_cluster_lacks(SIGNAL) else _ASK
+    asked = (*_ASK, _SAVED_IN, *([_SIGNALLED] if _some_cluster_lacks(SIGNAL) else []))
     rows = (
         WAITING.order_by("id")
         .annotate(
@@ -167,8 +175,8 @@ def _waiting() -> Iterator[WaitingJob]:
 
 
 def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001
-    """The ask of a job's columns, in the order of `_ASK`, and perhaps its checkpoint signal."""
-    required, preferred, prefer, stores, only, avoid, avoid_nodes, *signal = rest
+    """The ask of a job's columns, in the order of `_ASK`, where it saved, and perhaps its signal."""
+    required, preferred, prefer, stores, only, avoid, avoid_nodes, saved_in, *signal = rest
     return Ask(
         options=tuple(_option(option, exclusive) for option in options),
         time_limit_ms=limit_ms,
@@ -180,6 +188,7 @@ def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *res
         avoid_clusters=tuple(avoid),
         avoid_nodes=tuple(sorted(avoid_nodes)),
         signalled=bool(signal and signal[0]),
+        saved_in=saved_in or "",
     )
 
 
@@ -200,9 +209,10 @@ def _uses(attempts: list[tuple[Any, ...]]) -> Iterator[Use]:
 
 
 def asked_of(job: Job) -> tuple[Any, ...]:
-    """The columns of a job that make its ask, and its signal, as `read_ask` takes them."""
+    """The columns of a job that make its ask, where it saved, and its signal, for `read_ask`."""
     checkpoint = job.spec.get("checkpoint") or {}
-    return (*(getattr(job, name) for name in _ASK), checkpoint.get("signal"))
+    saved_in = checkpoint.get("store") if job.saved_step is not None else None
+    return (*(getattr(job, name) for name in _ASK), saved_in, checkpoint.get("signal"))
 
 
 def waiting_job(job: Job) -> WaitingJob:

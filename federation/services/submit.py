@@ -186,6 +186,7 @@ def _never(at: str, spec: JobSpec, reasons: Sequence[Reason]) -> Iterator[FieldP
 _POINTERS: Mapping[str, str] = {
     "gang_too_large": "/gang/nodes",
     "store_unavailable": "/requires",
+    "checkpoint_unreachable": "/checkpoint/store",
     "limit_reached": "/time_limit",
     "backend_cannot_run": "/flavors",
 }
