@@ -8,10 +8,11 @@ import os
 from typing import Any
 
 from celery import Celery, Task
-from celery.signals import setup_logging
+from celery.signals import setup_logging, worker_ready
 
 from config import broker
 from config.queues import QUEUES
+from kit import collector
 from kit.logs import bound
 
 OF_A_CLUSTER = frozenset({"federation.tasks.dispatch", "federation.tasks.observe"})
@@ -99,3 +100,9 @@ app.autodiscover_tasks(["tenancy", "clusters", "accounting", "federation"])
 @setup_logging.connect
 def _keep_django_logging(**_: object) -> None:
     """Celery would install its own handlers; Django's configuration stands."""
+
+
+@worker_ready.connect
+def _settle_collector(**_: object) -> None:
+    """A reading of a large cluster makes and drops objects by the ten thousand."""
+    collector.settle()

@@ -1,7 +1,8 @@
 """Clusters read: one of 1,024 nodes and 5,000 jobs, a pass of it; and 100 of 64 nodes, how old.
 
 A pass is a reading and its reconciliation, in this process; CPU is of this process and of its
-PostgreSQL backend. *Full* is the first with its jobs, *warm* the third, with nothing new. The
+PostgreSQL backend, its collector settled as the worker's is. *Full* is the first with its jobs,
+*warm* the third, with nothing new. The
 hundred are read by one observe worker and beat as real processes, with an interval of 2 s.
 """
 
@@ -99,9 +100,11 @@ def measure_large(nodes: int, jobs: int, directory: Path) -> tuple[dict[str, Any
     """Metrics and context of one large cluster."""
     from django.db import connection
 
+    from kit import collector
     from script.benchmarks._fleet import fleet
 
     ours = jobs // OURS_PER_JOB
+    collector.settle()
     with fleet(directory, 1, nodes=nodes, tiers=[{"name": "leaf", "nodes": 16}]) as world:
         (name,) = world.clusters
         fill(world, name, ours, jobs - ours)
