@@ -6,6 +6,8 @@ whichever library it comes. Message and ids are all that a line says: never a bo
 setting.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 import re
@@ -15,11 +17,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import PurePath
-
-from django.http import HttpRequest, HttpResponse
+from typing import TYPE_CHECKING
 
 from kit.ids import new_id
 from kit.intervals import iso
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse  # 10 MB that beat does without
 
 REQUEST_ID = "X-Request-Id"
 _GIVEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
@@ -87,16 +91,14 @@ def process_name(argv: Sequence[str]) -> str:
     words = [word for word in argv[1:] if not word.startswith("-")]
     if program in _SERVERS:
         return _SERVERS[program]
-    if "worker" in words and "-Q" in argv[:-1]:
-        return f"worker-{argv[argv.index('-Q') + 1]}"
-    if "beat" in words:
-        return "beat"
+    if program == "worker.py" and words:
+        return f"worker-{words[0]}"
     if program == "manage.py" and words:
         return words[0]
     return program or "python"
 
 
-_SERVERS = {"gunicorn": "web", "uvicorn": "stream"}
+_SERVERS = {"gunicorn": "web", "uvicorn": "stream", "beat.py": "beat"}
 
 
 def request_id_middleware(

@@ -27,11 +27,7 @@ class Layout:
 
 
 def _worker(queue: str, concurrency: int) -> tuple[str, ...]:
-    # quiet: its banner, printed where there is no room, would end the process
-    return (
-        "celery", "-A", "config", "--quiet", "worker", "--pool", "threads",
-        "--concurrency", str(concurrency), "-Q", queue, "-n", f"{queue}@%h", "--without-gossip", "--without-mingle",
-    )  # fmt: skip
+    return ("python", "-m", "config.worker", queue, "--concurrency", str(concurrency))
 
 
 def commands(layout: Layout) -> dict[str, tuple[str, ...]]:
@@ -51,7 +47,7 @@ def commands(layout: Layout) -> dict[str, tuple[str, ...]]:
         "worker-dispatch": _worker("dispatch", 8),
         "worker-observe": _worker("observe", 8),
         "worker-accounting": _worker("accounting", 2),
-        "beat": ("celery", "-A", "config", "--quiet", "beat", "--schedule", str(layout.schedule)),
+        "beat": ("python", "-m", "config.beat", "--schedule", str(layout.schedule)),
     }  # fmt: skip
 
 

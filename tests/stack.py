@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,13 +63,14 @@ class Stack:
     directory: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     roots: Mapping[str, Path] = field(default_factory=dict)  # of processes of another release
+    lines: Mapping[str, Sequence[str]] = field(default_factory=dict)  # theirs, where they differ
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         port, web_port = free_ports(2)
         self.layout = Layout(port=port, web_port=web_port, schedule=self.directory / "beat")
         self.url = f"http://127.0.0.1:{port}"
-        self._commands = commands(self.layout)
+        self._commands = {**commands(self.layout), **self.lines}
 
     def start(self, *names: str) -> None:
         """Starts processes (all when none is named); does not wait for them."""
@@ -79,6 +80,7 @@ class Stack:
             "DATABASE_URL": database_url(),
             "REDIS_URL": broker_url(),
             "MUSTER_WEB_UPSTREAM": web_upstream(self.layout),
+            "MUSTER_PUBLIC_URL": self.url,
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             **self.environment,
         }

@@ -121,7 +121,7 @@ def broker(visit: Visit) -> Iterator[Finding]:
         words = f"{share:.0%} of maxmemory"
         yield graded("broker memory", words, share, warning=0.8, error=0.95, fix=fix)
     for queue, depth in depths.items():
-        fix = f"Is a worker of this queue running? celery -A config worker -Q {queue}"
+        fix = f"Is a worker of this queue running? python -m config.worker {queue} ..."
         yield graded(
             f"queue {queue}", f"{depth} messages wait", depth, warning=1_000, error=10_000, fix=fix
         )

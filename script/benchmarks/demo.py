@@ -88,9 +88,9 @@ def kind(pid: int) -> str:
     words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
     line = " ".join(words)
     names = ("simulator", "gunicorn", "uvicorn", "arbiter", "dispatch", "observe", "accounting")
-    for name in (*names, " beat", "valkey", "postgres"):
+    for name in (*names, "config.beat", "valkey", "postgres"):
         if name in line:
-            return name.strip()
+            return name.removeprefix("config.")
     return "supervisor"
 
 

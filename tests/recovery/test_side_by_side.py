@@ -38,13 +38,23 @@ def old(tmp_path: Path) -> Path:
 @contextmanager
 def running(directory: Path, old: Path, *names: str, new: Iterable[str] = ()) -> Iterator[Stack]:
     """The named processes of the first release, beside those of this one."""
-    stack = Stack(directory, ENVIRONMENT, roots=dict.fromkeys(names, old))
+    lines = {name: _as_it_started(name) for name in names if name.startswith("worker-")}
+    stack = Stack(directory, ENVIRONMENT, roots=dict.fromkeys(names, old), lines=lines)
     try:
         stack.start(*names, *new)
         stack.wait_until_ready()
         yield stack
     finally:
         stack.stop()
+
+
+def _as_it_started(worker: str) -> tuple[str, ...]:
+    """The command line of one of the first release's workers, which had Celery's own."""
+    queue = worker.removeprefix("worker-")
+    return (
+        "celery", "-A", "config", "--quiet", "worker", "--pool", "threads", "--concurrency", "8",
+        "-Q", queue, "-n", f"{queue}@%h", "--without-gossip", "--without-mingle",
+    )  # fmt: skip
 
 
 @pytest.mark.django_db(transaction=True)
