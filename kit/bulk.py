@@ -3,20 +3,19 @@
 For the few paths where that cost counts. No model code runs; the database checks everything.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
-from uuid import UUID
 
+import msgspec
 from django.db import connection
 from django.db.models import NOT_PROVIDED, Field, Model
 from django.db.models.base import ModelState
 from django.db.models.expressions import RawSQL
 
 Row = tuple[Any, ...]
+_ENCODER = msgspec.json.Encoder()
 SomeModel = TypeVar("SomeModel", bound=Model)
 
 
@@ -216,12 +215,4 @@ def _is_serial(field: "Field[Any, Any]") -> bool:
 
 def as_json(value: object) -> str:
     """JSON text of what rows hold: UUIDs and datetimes as text."""
-    return json.dumps(value, default=_text, ensure_ascii=False)
-
-
-def _text(value: object) -> str:
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+    return _ENCODER.encode(value).decode()

@@ -4,7 +4,7 @@ from django.urls import path
 
 from federation.api import checkpoints, fleet, jobs, queue, quotas, reconciler, tenants
 
-urlpatterns = [
+job_urls = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
     path("jobs/batch", jobs.Batch.as_view(), name="jobs_batch"),
     path("jobs/<uuid:job_id>", jobs.OneJob.as_view(), name="job"),
@@ -17,6 +17,8 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/attempts", jobs.Attempts.as_view(), name="attempts"),
     path("jobs/<uuid:job_id>/explanation", jobs.Explanation.as_view(), name="explanation"),
     path("jobs/<uuid:job_id>/costs", jobs.Costs.as_view(), name="costs"),
+]
+urlpatterns = [
     path("clusters/<slug:name>", fleet.Member.as_view(), name="cluster"),
     path("queue", queue.Queue.as_view(), name="queue"),
     path("reconciler", reconciler.Reconciler.as_view(), name="reconciler"),
