@@ -2,7 +2,16 @@
 
 from django.urls import URLPattern, path
 
-from federation.views import clusters, jobs, overview, queue, reconciler, submit
+from federation.views import (
+    clusters,
+    jobs,
+    overview,
+    queue,
+    quota_requests,
+    quotas,
+    reconciler,
+    submit,
+)
 
 page_urls: list[URLPattern] = [
     path("", overview.overview, name="overview"),
@@ -10,6 +19,15 @@ page_urls: list[URLPattern] = [
     path("clusters/<slug:name>", clusters.cluster, name="cluster"),
     path("clusters/<slug:name>/<slug:action>", clusters.change, name="change-cluster"),
     path("queue", queue.queue, name="queue"),
+    path("quotas", quotas.quotas, name="quotas"),
+    path("quotas/export", quotas.export, name="export-quotas"),
+    path("quotas/undo/<int:entry_id>", quotas.undo_act, name="undo-quotas"),
+    path("quotas/requests", quota_requests.requests, name="quota-requests"),
+    path(
+        "quotas/requests/<uuid:request_id>/<slug:action>",
+        quota_requests.decide,
+        name="decide-quota",
+    ),
     path("reconciler", reconciler.reconciler, name="reconciler"),
     path("reconciler/<uuid:case_id>", reconciler.case, name="case"),
     path("reconciler/<uuid:case_id>/<slug:action>", reconciler.act, name="case-act"),

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
@@ -14,8 +16,8 @@ from quotas.core.cohort import QuotaRow
 from quotas.core.grants import Grant, rows_at
 from quotas.core.policy import Policy
 from quotas.models import Quota, QuotaPolicy, QuotaRequest
-from tenancy.models import Tenant, User
-from tenancy.selectors.access import visible_tenant_ids
+from tenancy.models import AuditEntry, Tenant, User
+from tenancy.selectors.access import visible_tenant_ids, visible_tenants
 
 
 def quota_rows(now: datetime) -> tuple[QuotaRow, ...]:
@@ -72,6 +74,49 @@ def granted_gpus(tenant: Tenant, now: datetime) -> dict[str, int]:
 def _unended(now: datetime) -> QuerySet[QuotaRequest]:
     lasting = Q(granted_until=None) | Q(granted_until__gt=now)
     return QuotaRequest.objects.filter(lasting, state=QuotaRequest.State.APPROVED)
+
+
+@dataclass(frozen=True)
+class Act:
+    """All that one person changed of quotas at one moment, for one reason: its audit entries."""
+
+    entries: tuple[AuditEntry, ...]
+
+    @property
+    def first(self) -> AuditEntry:
+        """Whose time, person, reason and id are the act's."""
+        return self.entries[0]
+
+
+def acts_page(user: User, *, limit: int) -> list[Act]:
+    """The newest changes of quotas of tenants that the user may see, by act; 2 queries.
+
+    `limit` counts entries; an act that is cut is left out, unless it is the only one.
+    """
+    rows = AuditEntry.objects.filter(object_type="quota").select_related("actor")
+    if not user.is_superuser:
+        mine = Q(pk=None)
+        for path in visible_tenants(user).values_list("path", flat=True):
+            mine |= Q(object_id__startswith=f"{path} ")
+        rows = rows.filter(mine)
+    found = list(rows.order_by("-id")[: limit + 1])
+    acts = [Act(tuple(entries)) for _, entries in groupby(found, key=_act_key)]
+    return acts[:-1] if len(found) > limit and len(acts) > 1 else acts
+
+
+def act_of(entry_id: int) -> Act | None:
+    """The act that an audit entry of a quota belongs to."""
+    entry = AuditEntry.objects.filter(pk=entry_id, object_type="quota").first()
+    if entry is None:
+        return None
+    alike = AuditEntry.objects.filter(
+        object_type="quota", at=entry.at, actor=entry.actor_id, why=entry.why
+    )
+    return Act(tuple(alike.select_related("actor").order_by("-id")))
+
+
+def _act_key(entry: AuditEntry) -> tuple[datetime, object, str]:
+    return entry.at, entry.actor_id, entry.why
 
 
 ENDED = "ended"

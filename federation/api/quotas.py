@@ -1,13 +1,17 @@
 """REST: quotas as a whole: exported, planned (what would change) and applied, all or nothing."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from clusters.models import Cluster
+from federation.selectors.quota_sums import commitments_now
 from federation.selectors.whatif import Effect, effect_of
 from kit.errors import InvalidContentError
+from quotas.core.cohort import QuotaRow
 from quotas.core.table import COLUMNS, MOST_ROWS, TableRow, parse_table
 from quotas.selectors import all_quotas
 from quotas.services.tables import TableChange, apply_table, plan_table, refuse, table_of
@@ -47,9 +51,16 @@ CHANGE = document(
     after=or_null(document(**QUOTA_VALUES)),
 )
 AFFECTED = list_of(document(id=UUID_TEXT, name=TEXT, tenant=TEXT, **{"class": TEXT}))
+WARNINGS = {**list_of(TEXT), "description": "Where more is guaranteed than the clusters have."}
 PLAN = component(
     "QuotaPlan",
-    document(changes=list_of(CHANGE), started=AFFECTED, promoted=AFFECTED, held_back=AFFECTED),
+    document(
+        changes=list_of(CHANGE),
+        warnings=WARNINGS,
+        started=AFFECTED,
+        promoted=AFFECTED,
+        held_back=AFFECTED,
+    ),
 )
 TABLE: dict[str, Any] = {
     "type": "object",
@@ -96,7 +107,8 @@ class Plan(Endpoint):
         table, prune, _ = _asked(request)
         now = clock()
         plan = plan_table(table=table, prune=prune, now=now)
-        return Response(plan_document(plan.changes, effect_of(plan.rows, now)))
+        warnings = _warnings(plan.rows, now)
+        return Response(plan_document(plan.changes, effect_of(plan.rows, now), warnings))
 
 
 class Apply(Endpoint):
@@ -106,7 +118,7 @@ class Apply(Endpoint):
         IsAdmin,
         "Write a table of quotas",
         takes=TABLE,
-        gives=component("QuotaChanges", document(changes=list_of(CHANGE))),
+        gives=component("QuotaChanges", document(changes=list_of(CHANGE), warnings=WARNINGS)),
         name="apply_quotas",
     )
     def post(self, request: Request) -> Response:
@@ -114,7 +126,12 @@ class Apply(Endpoint):
         table, prune, why = _asked(request)
         now: datetime = clock()
         plan = apply_table(actor=user_of(request), table=table, prune=prune, why=why, now=now)
-        return Response({"changes": [change_document(change) for change in plan.changes]})
+        changes = [change_document(change) for change in plan.changes]
+        return Response({"changes": changes, "warnings": _warnings(plan.rows, now)})
+
+
+def _warnings(rows: Sequence[QuotaRow], now: datetime) -> list[str]:
+    return commitments_now(rows, now).warnings(dict(Cluster.objects.values_list("id", "name")))
 
 
 def _asked(request: Request) -> tuple[list[TableRow], bool, Any]:
@@ -147,7 +164,9 @@ def change_document(change: TableChange) -> dict[str, Any]:
     }
 
 
-def plan_document(changes: tuple[TableChange, ...], effect: Effect) -> dict[str, Any]:
+def plan_document(
+    changes: Sequence[TableChange], effect: Effect, warnings: list[str]
+) -> dict[str, Any]:
     """What changes, and the jobs that feel it at once."""
 
     def job(key: int, service_class: str) -> dict[str, Any]:
@@ -161,6 +180,7 @@ def plan_document(changes: tuple[TableChange, ...], effect: Effect) -> dict[str,
 
     return {
         "changes": [change_document(change) for change in changes],
+        "warnings": warnings,
         "started": [job(key, name) for key, name in effect.started.items()],
         "promoted": [job(key, "guaranteed") for key in effect.promoted],
         "held_back": [job(key, "") for key in effect.held_back],

@@ -1,6 +1,7 @@
 """REST: what a tenant is owed and what it used."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -12,11 +13,19 @@ from accounting.selectors.costs import tenant_usage
 from accounting.selectors.prices import book_currency
 from clusters.models import Cluster
 from federation.api.quotas import QUOTA_VALUES
+from federation.selectors.quota_sums import Commitments, commitments_now
 from federation.selectors.quota_use import QuotaUse, quota_use
 from kit.money import gpu_time, money
 from quotas.core.table import NUMBERS
 from quotas.models import Quota
-from quotas.selectors import granted_gpus, quota_of, quotas_of, served_flavor, serving_cluster
+from quotas.selectors import (
+    granted_gpus,
+    quota_of,
+    quotas_of,
+    rows_as_set,
+    served_flavor,
+    serving_cluster,
+)
 from quotas.services.rows import remove_quota, set_quota
 from tenancy.api.endpoint import (
     MONEY,
@@ -52,6 +61,7 @@ QUOTA = component(
         cluster=or_null(TEXT),
         **QUOTA_VALUES,
         granted={**NUMBER, "description": "Guaranteed besides, by grants that hold now."},
+        overcommitted={**NUMBER, "description": "Promised in its place, and not there."},
         used=document(guaranteed=NUMBER, spot=NUMBER),
         etag=TEXT,
     ),
@@ -97,9 +107,9 @@ class Quotas(Endpoint):
     @operation(CanRead, "Its quotas", gives=page_of(QUOTA), name="list_tenant_quotas")
     def get(self, request: Request, path: str) -> Response:
         """GPUs by flavor (and cluster, where one is named), all on one page."""
-        tenant = visible_tenant(user_of(request), path)
-        used, granted = quota_use(tenant), granted_gpus(tenant, clock())
-        items = [quota_document(row, used, granted) for row in quotas_of(tenant)]
+        tenant, now = visible_tenant(user_of(request), path), clock()
+        around = Around.of(tenant, now)
+        items = [quota_document(row, around) for row in quotas_of(tenant)]
         return Response({"items": items, "next": None})
 
     @operation(
@@ -130,7 +140,7 @@ class Quotas(Endpoint):
             now=now,
             **{"guaranteed": None, **body},
         )
-        shown = quota_document(quota, quota_use(tenant), granted_gpus(tenant, now))
+        shown = quota_document(quota, Around.of(tenant, now))
         return Response(shown, headers={"ETag": etag(quota.revision)})
 
     @operation(
@@ -200,14 +210,30 @@ class Usage(Endpoint):
         )
 
 
-def quota_document(quota: Quota, used: QuotaUse, granted: Mapping[str, int]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What stands beside a tenant's rows: use, grants, and what all are promised of what there is."""
+
+    used: QuotaUse
+    granted: Mapping[str, int]
+    commitments: Commitments
+
+    @classmethod
+    def of(cls, tenant: Tenant, now: datetime) -> "Around":
+        """As it is now."""
+        made = commitments_now(rows_as_set(), now)
+        return cls(quota_use(tenant), granted_gpus(tenant, now), made)
+
+
+def quota_document(quota: Quota, around: Around) -> dict[str, Any]:
     """One row of quota, what grants add, and what the tenant and all below it use of it now."""
-    guaranteed, spot = used.of(quota)
+    guaranteed, spot = around.used.of(quota)
     return {
         "flavor": quota.flavor_id,
         "cluster": quota.cluster.name if quota.cluster else None,
         **{name: getattr(quota, name) for name in NUMBERS},
-        "granted": 0 if quota.cluster_id else granted.get(quota.flavor_id, 0),
+        "granted": 0 if quota.cluster_id else around.granted.get(quota.flavor_id, 0),
+        "overcommitted": around.commitments.overcommitted(quota.flavor_id, quota.cluster_id),
         "used": {"guaranteed": guaranteed, "spot": spot},
         "etag": etag(quota.revision),
     }

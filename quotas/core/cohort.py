@@ -57,6 +57,21 @@ class Use:
     gpus: int
 
 
+@dataclass(frozen=True, slots=True)
+class IdleGuarantee:
+    """What a row's own part of its guarantee leaves idle: neither used nor reserved for rows below.
+
+    `above` is the tenant of the row that it hangs below, None for a topmost one. `whole` is what the
+    whole subtree leaves idle of the guarantee, `lending_limit` the most it lends of that.
+    """
+
+    tenant: UUID
+    above: UUID | None
+    gpus: int
+    whole: int
+    lending_limit: int | None
+
+
 class Bound(StrEnum):
     """What bounds an ask: no quota at all, a guarantee, a borrowing limit, what others keep."""
 
@@ -262,22 +277,40 @@ class Cohort:
         """How much more of a class the tenant may take in a cluster now, and what limits it."""
         return self.limits(tenant, flavor, cluster, service_class).headroom()
 
-    def take(self, use: Use) -> None:
-        """Count GPUs that were idle, whether or not they fit."""
+    def take(self, use: Use, idle: int | None = None) -> None:
+        """Count GPUs, whether or not they fit. `idle`: how many of them were idle, None = all."""
         self._count(use)
         for book in self._at(use.flavor, use.cluster):
             if book.idle is not None:
-                book.idle -= use.gpus
+                book.idle -= use.gpus if idle is None else idle
+
+    def give_back(self, use: Use) -> None:
+        """Count GPUs no longer; `take` with no idle GPUs counts them again."""
+        self._count(Use(use.tenant, use.flavor, use.cluster, use.service_class, -use.gpus))
 
     def promote(self, use: Use) -> None:
         """Count GPUs held as spot as guaranteed from now on."""
-        self._count(Use(use.tenant, use.flavor, use.cluster, SPOT, -use.gpus))
+        self.give_back(Use(use.tenant, use.flavor, use.cluster, SPOT, use.gpus))
         self._count(use)
 
     def kept(self, flavor: str) -> int:
         """Idle GPUs of a flavor, wherever they are, that owners keep from all others."""
         book = self._books.get((flavor, None))
         return book.kept if book else 0
+
+    def idle_guarantees(self, flavor: str) -> tuple[IdleGuarantee, ...]:
+        """What the rows for all clusters leave idle of a flavor; rows above come before others."""
+        book = self._books.get((flavor, None))
+        return tuple(
+            IdleGuarantee(
+                tenant=account.row.tenant,
+                above=account.above.row.tenant if account.above else None,
+                gpus=max(account.slack, 0),
+                whole=max(account.row.guaranteed - account.used[GUARANTEED], 0),
+                lending_limit=account.row.lending_limit,
+            )
+            for account in (book.accounts.values() if book else ())
+        )
 
     def used(self, row: QuotaRow, service_class: str) -> int:
         """What the row's subtree uses of a class."""

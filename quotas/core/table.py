@@ -67,13 +67,13 @@ def read_csv(text: str) -> Sequence[Mapping[str, Any]] | list[TableProblem]:
     if problems:
         return problems
     return [
-        {name: _number(cell) if name in NUMBERS else cell.strip() for name, cell in row}
+        {name: number_of(cell) if name in NUMBERS else cell.strip() for name, cell in row}
         for cells in table[1:]
         for row in [list(zip(names, cells, strict=True))]
     ]
 
 
-def _number(cell: str) -> int | str | None:
+def number_of(cell: str) -> int | str | None:
     """A cell of digits as a number, an empty one as None; anything else stays text, and wrong."""
     cell = cell.strip()
     if not cell:

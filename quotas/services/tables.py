@@ -64,23 +64,35 @@ def plan_table(*, table: Sequence[TableRow], prune: bool, now: datetime) -> Tabl
         GrantsCountError: a grant counts on a row that would go.
     """
     tenants = {tenant.id: tenant for tenant in Tenant.objects.all()}
-    places = _places(table, {tenant.path: tenant.id for tenant in tenants.values()})
+    places = places_of(table, {tenant.path: tenant.id for tenant in tenants.values()})
     held = {
         (quota.tenant_id, quota.flavor_id, quota.cluster_id): quota
         for quota in Quota.objects.select_related("tenant", "cluster")
     }
     changes = [
-        TableChange(row, place, values_of(held[place]) if place in held else None, _after(row))
+        TableChange(row, place, values_of(held[place]) if place in held else None, numbers_of(row))
         for row, place in zip(table, places, strict=True)
     ]
     if prune:
         named = set(places)
         changes += [_removal(held[place]) for place in sorted(held, key=str) if place not in named]
-    changes = [change for change in changes if change.before != change.after]
-    require_no_grants((change.place for change in changes if change.after is None), now)
-    rows = _rows_after(changes)
+    return plan_changes(changes, tenants, now)
+
+
+def plan_changes(
+    changes: Iterable[TableChange], tenants: Mapping[UUID, Tenant], now: datetime
+) -> TablePlan:
+    """The changes that change something, and the rows after them.
+
+    Raises:
+        ChildrenAboveParentError: some tenants would be guaranteed more than the one above them.
+        GrantsCountError: a grant counts on a row that would go.
+    """
+    real = tuple(change for change in changes if change.before != change.after)
+    require_no_grants((change.place for change in real if change.after is None), now)
+    rows = _rows_after(real)
     require_fit(rows, tenants, now)
-    return TablePlan(tuple(changes), rows)
+    return TablePlan(real, rows)
 
 
 @transaction.atomic
@@ -92,15 +104,27 @@ def apply_table(
     Raises:
         InvalidContentError, ChildrenAboveParentError: as `plan_table`; nothing is changed.
     """
+    refuse_wrong_why(why)
+    lock_trees()
+    plan = plan_table(table=table, prune=prune, now=now)
+    write_plan(actor=actor, plan=plan, why=why, now=now)
+    return plan
+
+
+def refuse_wrong_why(why: object) -> None:
+    """Raises InvalidContentError for what is no reason."""
     if wrong := why_problems(why):
         raise InvalidContentError("The reason is not valid.", errors=wrong)
-    list(
-        Tenant.objects.filter(parent=None)
-        .order_by("id")
-        .select_for_update(no_key=True)
-        .values_list("id")
-    )
-    plan = plan_table(table=table, prune=prune, now=now)
+
+
+def lock_trees() -> None:
+    """One writer of all trees: what a plan compares stays as it is until it is written."""
+    roots = Tenant.objects.filter(parent=None).order_by("id")
+    list(roots.select_for_update(no_key=True).values_list("id"))
+
+
+def write_plan(*, actor: User | None, plan: TablePlan, why: str, now: datetime) -> None:
+    """Writes a plan that was made under the locks of `lock_trees`, an audit entry each change."""
     held = {
         (quota.tenant_id, quota.flavor_id, quota.cluster_id): quota
         for quota in Quota.objects.select_for_update()
@@ -131,7 +155,6 @@ def apply_table(
     )
     if plan.changes:
         ring()
-    return plan
 
 
 def table_of(quotas: Iterable[Quota]) -> list[TableRow]:
@@ -148,7 +171,7 @@ def table_of(quotas: Iterable[Quota]) -> list[TableRow]:
     ]
 
 
-def _places(table: Sequence[TableRow], tenants: Mapping[str, UUID]) -> list[Place]:
+def places_of(table: Sequence[TableRow], tenants: Mapping[str, UUID]) -> list[Place]:
     """What each row speaks of, by ids.
 
     Raises:
@@ -169,7 +192,7 @@ def _places(table: Sequence[TableRow], tenants: Mapping[str, UUID]) -> list[Plac
             is_known = row.cluster in clusters
             words = f"{row.cluster} has no {row.flavor}." if is_known else "No such cluster."
             problems.append(TableProblem(row.number, "cluster", "unknown", words))
-        wrong = problems_of(_after(row), is_for_one_cluster=row.cluster is not None)
+        wrong = problems_of(numbers_of(row), is_for_one_cluster=row.cluster is not None)
         problems += [
             TableProblem(row.number, one.pointer.removeprefix("/"), one.code, one.detail)
             for one in wrong
@@ -181,7 +204,8 @@ def _places(table: Sequence[TableRow], tenants: Mapping[str, UUID]) -> list[Plac
     ]
 
 
-def _after(row: TableRow) -> dict[str, Any]:
+def numbers_of(row: TableRow) -> dict[str, Any]:
+    """What a row says."""
     return {name: getattr(row, name) for name in NUMBERS}
 
 

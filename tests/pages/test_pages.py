@@ -28,7 +28,14 @@ def text(client: Client, path: str) -> str:
 
 
 def address(route: URLPattern, job: Job) -> str:
-    given = {"name": "alpine", "job_id": job.uuid, "case_id": job.uuid, "action": "cancel"}
+    given = {
+        "name": "alpine",
+        "job_id": job.uuid,
+        "case_id": job.uuid,
+        "request_id": job.uuid,
+        "entry_id": 7,
+        "action": "cancel",
+    }
     names = route.pattern.converters
     return reverse(str(route.name), kwargs={name: given[name] for name in names})
 

@@ -5,16 +5,14 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-import yaml
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kit.errors import MusterError
-from quotas.core.table import COLUMNS, TableProblem, TableRow, parse_table, read_csv, write_csv
+from quotas.core.table import TableRow
 from quotas.selectors import all_quotas
+from quotas.services.files import FORMATS, read_file, write_file
 from quotas.services.tables import TableChange, apply_table, plan_table, table_of
-
-FORMATS = ("yaml", "csv")
 
 
 class Command(BaseCommand):
@@ -61,11 +59,7 @@ class Command(BaseCommand):
 
 
 def _export(form: str) -> str:
-    rows = table_of(all_quotas())
-    if form == "csv":
-        return write_csv(rows)
-    items = [{name: getattr(row, name) for name in COLUMNS} for row in rows]
-    return str(yaml.safe_dump({"quotas": items}, sort_keys=False))
+    return write_file(table_of(all_quotas()), form)
 
 
 def _read(name: str, form: str | None) -> list[TableRow]:
@@ -79,26 +73,11 @@ def _read(name: str, form: str | None) -> list[TableRow]:
         text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"{name} cannot be read: {error}") from None
-    rows = read_csv(text) if form == "csv" else _yaml_rows(text)
-    problems = [row for row in rows if isinstance(row, TableProblem)]
-    if not problems:
-        table, problems = parse_table(rows)
+    table, problems = read_file(text, form)
     if problems:
         told = [f"row {one.row}, {one.field or 'whole'}: {one.detail}" for one in problems]
         raise CommandError("\n".join(["The table is not valid; nothing was changed.", *told]))
     return table
-
-
-def _yaml_rows(text: str) -> list[Any]:
-    try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise CommandError(f"It is not YAML: {error}") from None
-    if not isinstance(found, dict) or set(found) != {"quotas"}:
-        raise CommandError("Give one key, `quotas`, with a list of rows.")
-    if not isinstance(found["quotas"], list):
-        raise CommandError("`quotas` is to be a list of rows.")
-    return found["quotas"]
 
 
 def _line(change: TableChange) -> str:
