@@ -110,10 +110,12 @@ class Backend(Protocol):
         """
         ...
 
-    def submit(self, gang: Gang, *, is_repeat: bool = True) -> Submitted:
+    def submit(self, gang: Gang, *, is_repeat: bool = True, known_as: str = "") -> Submitted:
         """Make the attempt exist there once, whatever happened to earlier calls.
 
-        False says that no earlier call can have been sent, which saves looking for its traces.
+        Not `is_repeat`: no earlier call can have been sent, which saves looking for its traces.
+        `known_as` is the id of the object that an earlier call was answered with: then nothing is made
+        any more, as it may have run; what is there is brought together.
         """
         ...
 

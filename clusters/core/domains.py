@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from clusters.core.resources import NodeShape
+from clusters.core.resources import NOTHING_TAKEN, NodeShape
 
 TIERS = ("host", "domain", "leaf", "spine", "cluster")
 RANK = {tier: rank for rank, tier in enumerate(TIERS)}
@@ -22,7 +22,8 @@ Path = tuple[tuple[int, str], ...]
 class NodeRoom:
     """One node: what it has, what is free of it, and its domains (federation tiers, any order).
 
-    `usable` is False for a node that takes no new work (down, draining, not ours now).
+    `usable` is False for a node that takes no new work (down, draining, not ours now). `foreign` is
+    what others than us hold of it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class NodeRoom:
     total: NodeShape
     free: NodeShape
     usable: bool = True
+    foreign: NodeShape = NOTHING_TAKEN
 
 
 @cache

@@ -1,5 +1,6 @@
 """What a node offers and what a gang asks of each node."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -10,6 +11,9 @@ class NodeShape:
     gpus: int
     cpus: int
     memory_mib: int
+
+
+NOTHING_TAKEN = NodeShape(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +31,18 @@ class GangShape:
     def gpus(self) -> int:
         """GPUs of the whole gang."""
         return self.nodes * self.per_node.gpus
+
+
+def left_of(total: NodeShape, foreign: NodeShape, held: Iterable[GangShape]) -> NodeShape:
+    """What foreign load and members of our gangs leave of a node, never below nothing."""
+    gpus, cpus, memory_mib = foreign.gpus, foreign.cpus, foreign.memory_mib
+    for shape in held:
+        if shape.exclusive:
+            return NOTHING_TAKEN
+        need = shape.per_node
+        gpus, cpus, memory_mib = gpus + need.gpus, cpus + need.cpus, memory_mib + need.memory_mib
+    return NodeShape(
+        max(0, total.gpus - gpus),
+        max(0, total.cpus - cpus),
+        max(0, total.memory_mib - memory_mib),
+    )

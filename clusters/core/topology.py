@@ -116,6 +116,13 @@ class Room:
         room._begin(self._tree, [node.total for node in order], [True] * len(order))
         return room
 
+    def with_free(self, free: Mapping[str, NodeShape]) -> "Room":
+        """The same nodes in a room of their own, where the named ones have other room."""
+        room = Room.__new__(Room)
+        tree = self._tree
+        room._begin(tree, [free.get(n.name, n.free) for n in tree.order], self._usable)
+        return room
+
     @property
     def free_gpus(self) -> int:
         """Free GPUs of the usable nodes."""
@@ -196,6 +203,35 @@ class Room:
         if place == len(steps) or steps[place] != value:
             insort(steps, value)
             self._known.clear()
+
+    def holds(self, nodes: Iterable[str], shape: GangShape) -> bool:
+        """Whether each of the nodes has room for a member of the gang now."""
+        asked = _axes(shape.per_node)
+        return all(
+            all(values[number] >= need for values, need in zip(self._free, asked, strict=True))
+            and (self._whole[number] or not shape.exclusive)
+            for number in map(self._tree.numbers.__getitem__, nodes)
+        )
+
+    def keep(self, nodes: Iterable[str], shape: GangShape) -> int:
+        """Set a member aside on each of the nodes as far as there is room; the GPUs set aside.
+
+        What the nodes lack is still held by others. A node of an exclusive gang is set aside whole.
+        """
+        gpus = 0
+        for name in nodes:
+            number = self._tree.numbers[name]
+            gpus += self._free[0][number]
+            for axis, need in enumerate(_axes(shape.per_node)):
+                values = self._free[axis]
+                values[number] = 0 if shape.exclusive else max(0, values[number] - need)
+                self._add_step(axis, values[number])
+            gpus -= self._free[0][number]
+            if self._whole[number]:
+                self._whole[number] = False
+                self._break(number)
+            self._log.append(number)
+        return gpus
 
     def free_blocks(self) -> Mapping[str, int]:
         """By tier, the most GPUs on wholly free nodes that share one domain of it."""

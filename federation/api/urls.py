@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from federation.api import checkpoints, fleet, jobs, queue, quotas, reconciler, tenants
+from federation.api import borrowing, checkpoints, fleet, jobs, queue, quotas, reconciler, tenants
 
 job_urls = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -26,6 +26,7 @@ urlpatterns = [
     path("reconciler/cases/<uuid:case_id>", reconciler.OneCase.as_view(), name="case"),
     path("reconciler/cases/<uuid:case_id>/<slug:action>", reconciler.Act.as_view(), name="act"),
     path("quotas", quotas.Quotas.as_view(), name="quotas"),
+    path("quotas/borrowing", borrowing.Borrowing.as_view(), name="borrowing"),
     path("quotas/plan", quotas.Plan.as_view(), name="plan_quotas"),
     path("quotas/apply", quotas.Apply.as_view(), name="apply_quotas"),
     path("tenants/<path:path>/quotas", tenants.Quotas.as_view(), name="tenant_quotas"),

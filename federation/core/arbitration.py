@@ -2,45 +2,36 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from uuid import UUID
 
-from federation.core.ordering import Lines, Turns
+from federation.core.draft import Draft
+from federation.core.ordering import held, in_turn, owned
 from federation.core.placement import choose
-from federation.core.plan import Draft
-from federation.core.snapshot import Snapshot
+from federation.core.snapshot import Site, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT, Cohort
 from quotas.core.fair_share import GRANTED, Shares, window_ms
 
 
-def extend(snapshot: Snapshot, draft: Draft) -> Draft:
-    """Bind what fits: `guaranteed` and `auto` jobs inside guarantees, then `spot` and `auto`.
+def owners(snapshot: Snapshot, draft: Draft) -> Draft:
+    """Bind what fits of `guaranteed` and `auto` jobs inside guarantees.
 
-    Owners take turns by the guaranteed GPUs that they hold, borrowers by their fair share.
+    Owners take turns by the guaranteed GPUs that they hold.
     """
-    owners = Shares(draft.lineages, _held(snapshot, draft, GUARANTEED))
-    draft = _pass(draft, GUARANTEED, owners)
-    draft.borrowers = _borrowers(snapshot, draft)
-    return _pass(draft, SPOT, draft.borrowers)
-
-
-def _pass(draft: Draft, service_class: str, shares: Shares) -> Draft:
-    for line in Turns(_asking(draft, service_class), draft.lineages, shares):
-        for job in line:
-            site = choose(draft, job, service_class)
-            if site is not None:
-                draft.bind(job, site, service_class)
-                shares.grant(job.tenant, site.flavor.name, site.option.shape.gpus)
-                break  # a turn ends with what it got
+    in_turn(draft, GUARANTEED, owned(snapshot, draft), lambda job: _bind(draft, job, GUARANTEED))
     return draft
 
 
-def _asking(draft: Draft, service_class: str) -> Lines:
-    """The jobs that may run in the class and were not bound in an earlier pass."""
-    wanted = (service_class, "auto")
-    return {
-        tenant: [job for job in jobs if job.wanted_class in wanted and job.id not in draft.bindings]
-        for tenant, jobs in draft.ready.items()
-    }
+def borrowers(snapshot: Snapshot, draft: Draft) -> Draft:
+    """Bind what fits of `spot` and `auto` jobs; borrowers take turns by their fair share."""
+    draft.borrowers = _borrowers(snapshot, draft)
+    in_turn(draft, SPOT, draft.borrowers, lambda job: _bind(draft, job, SPOT))
+    return draft
+
+
+def _bind(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
+    site = choose(draft, job, service_class)
+    if site is not None:
+        draft.bind(job, site, service_class)
+    return site
 
 
 def _borrowers(snapshot: Snapshot, draft: Draft) -> Shares:
@@ -52,7 +43,7 @@ def _borrowers(snapshot: Snapshot, draft: Draft) -> Shares:
     window = window_ms(snapshot.policy.half_life_ms)
     grant_ms = window // GRANTED
     used = Counter(snapshot.spot_use)
-    for place, gpus in _held(snapshot, draft, SPOT).items():
+    for place, gpus in held(snapshot, draft, SPOT).items():
         used[place] += gpus * grant_ms
     return Shares(
         draft.lineages,
@@ -63,18 +54,6 @@ def _borrowers(snapshot: Snapshot, draft: Draft) -> Shares:
         },
         a_gpu=grant_ms,
     )
-
-
-def _held(snapshot: Snapshot, draft: Draft, service_class: str) -> Mapping[tuple[UUID, str], int]:
-    """GPUs of a class that each tenant's own jobs hold or were bound to, by flavor."""
-    gpus: Counter[tuple[UUID, str]] = Counter()
-    for use in snapshot.uses:
-        if use.service_class == service_class:
-            gpus[use.tenant, use.flavor] += use.gpus
-    for binding in draft.bindings.values():
-        if binding.service_class == service_class:
-            gpus[binding.tenant, binding.flavor] += binding.shape.gpus
-    return gpus
 
 
 def _lendable(snapshot: Snapshot, draft: Draft) -> Mapping[str, int]:

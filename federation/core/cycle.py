@@ -3,8 +3,9 @@
 from dataclasses import replace
 from operator import attrgetter
 
-from federation.core import arbitration, explain, ordering, promotion
-from federation.core.plan import Draft, Plan
+from federation.core import arbitration, explain, ordering, promotion, reclaim, reservations
+from federation.core.draft import Draft
+from federation.core.plan import Plan
 from federation.core.snapshot import ClusterView, Snapshot
 
 
@@ -18,7 +19,10 @@ def decide(snapshot: Snapshot) -> Plan:
     draft = Draft.of(snapshot)
     lines = ordering.by_tenant(snapshot.jobs, snapshot.policy, snapshot.now_ms)
     draft = explain.set_aside(snapshot, draft, lines)
-    draft = arbitration.extend(snapshot, draft)
+    draft = reservations.extend(snapshot, draft)
+    draft = arbitration.owners(snapshot, draft)
+    draft = reclaim.extend(snapshot, draft)
+    draft = arbitration.borrowers(snapshot, draft)
     draft = promotion.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)
     draft = _rank(draft)

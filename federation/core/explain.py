@@ -1,15 +1,15 @@
-"""Why a job waits, why it can never run, and what would help: in codes, numbers and plain words."""
+"""Why a job waits and why it can never run: in codes, numbers and plain words."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
-from clusters.core.capabilities import LACK_FIXES, LACK_WORDS
+from clusters.core.capabilities import LACK_WORDS
 from clusters.core.resources import GangShape
 from clusters.core.topology import Room
-from federation.core.plan import Book, Draft, FleetView, Place, Reason
+from federation.core.draft import Book, Draft, Place
+from federation.core.plan import FleetView, Reason
 from federation.core.snapshot import (
     LASTING,
     ClusterState,
@@ -67,7 +67,27 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
         for job in jobs:
             if job.id not in draft.bindings:
                 draft.reasons[job.id] = words.reasons(job)
+            if job.id in draft.kept:
+                draft.reasons[job.id] = _kept(draft, job, draft.reasons[job.id])
     return draft
+
+
+def _kept(draft: Draft, job: WaitingJob, reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """The reasons of a job whose nodes are kept for it: there it waits for them alone."""
+    kept = draft.kept[job.id]
+    name, flavor, gpus = kept.binding.cluster_name, kept.binding.flavor, kept.binding.shape.gpus
+    waits = Reason(
+        "waiting_for_reclaim",
+        f"{_members(kept.binding.shape)} are kept for it on {name}; what runs there leaves.",
+        name,
+        flavor,
+        needed=gpus,
+        available=kept.free_gpus,
+        unit="gpus",
+        until_ms=kept.until_ms,
+    )
+    place = (name, flavor)
+    return tuple(waits if (r.cluster, r.flavor) == place else r for r in reasons)
 
 
 # What the quota of a place is asked: GPUs, cluster, flavor.
@@ -337,63 +357,3 @@ def _at(
     return Reason(
         code, message, site.cluster.name, site.flavor.name, needed, available, unit, until_ms
     )
-
-
-def fix_for(reason: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What would help against a stored reason: `{"description", "change", "effect"}` or None.
-
-    `change` is a merge patch to the job's body, None when it is not the job that must change.
-    """
-    available = reason.get("available") or 0
-    description, change, effect = _FIXES.get(reason["code"], ("", None, ""))
-    if reason["code"] in ("no_capacity", "gang_too_large"):
-        if not available:
-            return None
-        change = {"gang": {"nodes": available}}
-        description = f"Ask for at most {available} nodes."
-    elif reason.get("unit") in LACK_FIXES:
-        description = LACK_FIXES[reason["unit"]]
-    elif reason["code"] == "limit_reached":
-        change = {"time_limit": available}
-        description = f"Ask for at most {available} seconds, or another cluster."
-    if not description:
-        return None
-    return {"description": description, "change": change, "effect": effect}
-
-
-_SOON = "It may start as soon as the nodes are free."
-_FIXES: Mapping[str, tuple[str, dict[str, Any] | None, str]] = {
-    "quota_exhausted": (
-        "Let it run as spot too, or have the guarantee raised.",
-        {"class": "auto"},
-        "It may start on GPUs that others leave idle, and give them back when they are needed.",
-    ),
-    "borrowing_limit": (
-        "Let it use the guarantee too, or have the borrowing limit raised.",
-        {"class": "auto"},
-        "It may start inside the tenant's guarantee.",
-    ),
-    "no_capacity": ("", None, "It would fit now."),
-    "gang_too_large": ("", None, "It could run there."),
-    "topology_unavailable": (
-        "Let it span a wider tier.",
-        {"topology": {"required": None}},
-        "It would fit now, over slower links.",
-    ),
-    "limit_reached": ("", None, _SOON),
-    "not_before": ("Take the date away.", {"not_before": None}, _SOON),
-    "backend_cannot_run": (
-        "Ask an admin to name your account on this cluster.", None, _SOON,
-    ),
-    "checkpoint_unreachable": (
-        "Bring the checkpoint's store there, or wait for a cluster that has it.", None, _SOON,
-    ),
-    "store_unavailable": (
-        "Bring the data there, or let the job go to a cluster that has it.", None, _SOON,
-    ),
-    "price_missing": ("Ask an admin to set a price.", None, _SOON),
-    "tenant_closed": ("Ask an owner to open the tenant.", None, _SOON),
-    "flavor_not_accepted": (
-        "Accept a flavor that a cluster has, or more clusters.", None, _SOON,
-    ),
-}  # fmt: skip

@@ -6,11 +6,14 @@ Tenants compare where their lineages part: teams of one organisation share what 
 shares: the one whose next job waits longest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from uuid import UUID
 
-from federation.core.snapshot import WaitingJob
+from federation.core.draft import Draft
+from federation.core.snapshot import Site, Snapshot, WaitingJob
+from quotas.core.cohort import GUARANTEED
 from quotas.core.fair_share import Shares
 from quotas.core.policy import Policy
 
@@ -136,3 +139,41 @@ def rank(jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares)
         option = job.ask.options[0]
         shares.grant(job.tenant, option.flavor, option.shape.gpus)
     return tuple(order)
+
+
+def in_turn(
+    draft: Draft, service_class: str, shares: Shares, serve: Callable[[WaitingJob], Site | None]
+) -> None:
+    """Let tenants take turns with their jobs of a class; a turn ends with a job that got a site."""
+    for line in Turns(_asking(draft, service_class), draft.lineages, shares):
+        for job in line:
+            site = serve(job)
+            if site is not None:
+                shares.grant(job.tenant, site.flavor.name, site.option.shape.gpus)
+                break
+
+
+def _asking(draft: Draft, service_class: str) -> Lines:
+    """The jobs that may run in the class and were not served in an earlier pass."""
+    wanted = (service_class, "auto")
+    return {
+        tenant: [job for job in jobs if job.wanted_class in wanted and not draft.is_served(job)]
+        for tenant, jobs in draft.ready.items()
+    }
+
+
+def owned(snapshot: Snapshot, draft: Draft) -> Shares:
+    """The tenants' shares as owners: the guaranteed GPUs that they hold."""
+    return Shares(draft.lineages, held(snapshot, draft, GUARANTEED))
+
+
+def held(snapshot: Snapshot, draft: Draft, service_class: str) -> Mapping[tuple[UUID, str], int]:
+    """GPUs of a class that each tenant's own jobs hold, were bound to or wait for, by flavor."""
+    gpus: Counter[tuple[UUID, str]] = Counter()
+    for use in snapshot.uses:
+        if use.service_class == service_class:
+            gpus[use.tenant, use.flavor] += use.gpus
+    for binding in draft.promised:
+        if binding.service_class == service_class:
+            gpus[binding.tenant, binding.flavor] += binding.shape.gpus
+    return gpus

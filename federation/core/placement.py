@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from clusters.core.topology import Fit
-from federation.core.plan import Book, Draft
+from federation.core.draft import Book, Draft
 from federation.core.snapshot import Site, WaitingJob
 
 

@@ -4,15 +4,25 @@ Only `auto` jobs, and only after the waiting `guaranteed` gangs of everybody tha
 guarantee: what those ask for within it is kept for them. Nothing is ever demoted.
 """
 
-from federation.core.plan import Draft, Promotion
+from federation.core.draft import Draft
+from federation.core.plan import Promotion
 from federation.core.snapshot import Holding, Snapshot
-from quotas.core.cohort import GUARANTEED, Cohort, Use
+from quotas.core.cohort import GUARANTEED, SPOT, Cohort, Use
 
 
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     """Promote what fits into guarantees: higher priority first, then the longest bound."""
     fixed = {cluster.id for cluster in snapshot.clusters if cluster.class_is_fixed}
-    asking = [held for held in snapshot.holdings if held.cluster not in fixed]
+    asking = [
+        held
+        for held in snapshot.holdings
+        if held.wanted_class == "auto"
+        and held.service_class == SPOT
+        and held.is_running
+        and not held.leaves
+        and held.cluster not in fixed
+        and held.attempt not in draft.victims
+    ]
     if not asking:
         return draft
     cohort = _after_those_who_wait(snapshot, draft)
@@ -35,13 +45,12 @@ def _place(held: Holding) -> tuple[int, int, int]:
 def _after_those_who_wait(snapshot: Snapshot, draft: Draft) -> Cohort:
     """Quota as it is when every waiting guaranteed gang that is owed its GPUs has them."""
     bound = [
-        Use(b.tenant, b.flavor, b.cluster, b.service_class, b.shape.gpus)
-        for b in draft.bindings.values()
+        Use(b.tenant, b.flavor, b.cluster, b.service_class, b.shape.gpus) for b in draft.promised
     ]
     cohort = Cohort(snapshot.quotas, draft.lineages, (*snapshot.uses, *bound))
     for jobs in draft.ready.values():
         for job in jobs:
-            if job.wanted_class == GUARANTEED and job.id not in draft.bindings:
+            if job.wanted_class == GUARANTEED and not draft.is_served(job):
                 for site, code in draft.asker(job).place.sites:
                     gpus = site.option.shape.gpus
                     place = (job.tenant, site.flavor.name, site.cluster.id, GUARANTEED)

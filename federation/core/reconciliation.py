@@ -42,6 +42,8 @@ class Cause(StrEnum):
     CUT_OFF = "cut_off"
     LOST = "lost"
     RESUBMITTED = "resubmitted"
+    RECLAIMED = "reclaimed"
+    OUTRANKED = "outranked"
 
 
 _ENDS = {
@@ -54,7 +56,9 @@ _ENDS = {
 }
 # What another try can mend; it is the fault of the machine, not of the job.
 _RESTARTS = {Cause.NODE_FAILURE, Cause.START_TIMEOUT, Cause.REJECTED}
-_REQUEUES = {Cause.PREEMPTED, Cause.VANISHED, Cause.RESUBMITTED, Cause.CUT_OFF}
+# We told them to go: an owner took back what is its own, or a more urgent job of its tenant came.
+EVICTED = frozenset({Cause.RECLAIMED, Cause.OUTRANKED})
+_REQUEUES = {Cause.PREEMPTED, Cause.VANISHED, Cause.RESUBMITTED, Cause.CUT_OFF, *EVICTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ class Order:
     answered_ms: int | None
     words: str = ""
     backend_id: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still be carried out."""
+        return self.state in {"waiting", "sent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +253,9 @@ def _proof(attempt: OpenAttempt, reading: Reading | None, accepted_ms: int | Non
         answered_ms = attempt.cancel.answered_ms
         gone = answered_ms is not None and reading.begun_ms > answered_ms + ACCOUNTING_LAG_MS
         return _stopped(attempt) if gone else None
-    if accepted_ms is None or reading.begun_ms <= accepted_ms:
+    if accepted_ms is None or reading.begun_ms <= max(accepted_ms, attempt.submit.answered_ms or 0):
+        return None
+    if attempt.submit.is_open:  # given once more, to bring duplicates together
         return None
     if attempt.started_ms is not None:
         return Cause.LOST

@@ -159,7 +159,13 @@ class TenantView:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A gang that runs as spot and may be promoted. `since_ms` is when it was bound."""
+    """An open attempt: the nodes that it holds or was promised, and a member's share of each.
+
+    `since_ms` is when it was bound, `started_ms` when it started (None = not yet), `saved_ms` when it
+    last proved a checkpoint (None = never). `grace_ms` is the time that it asked for to save one,
+    None without a checkpoint. `leaves`: it is being stopped or was told to go. `evictions` counts
+    those of its job within a day, the last one at `evicted_ms`.
+    """
 
     attempt: UUID
     job: int
@@ -167,16 +173,57 @@ class Holding:
     priority: int
     cluster: UUID
     flavor: str
-    gpus: int
+    wanted_class: str
+    service_class: str
+    nodes: tuple[str, ...]
+    shape: GangShape
     since_ms: int
+    is_running: bool = True
+    is_lost: bool = False
+    leaves: bool = False
+    started_ms: int | None = None
+    saved_ms: int | None = None
+    grace_ms: int | None = None
+    evictions: int = 0
+    evicted_ms: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole gang."""
+        return self.shape.gpus
+
+    @property
+    def is_evictable(self) -> bool:
+        """Whether it may be told to go: it does not go anyway, and its cluster knows of it."""
+        return not self.leaves and not self.is_lost
+
+    def lost_work(self, now_ms: int) -> int:
+        """GPU-milliseconds that are lost if it is stopped now: since its start or last checkpoint."""
+        if self.started_ms is None:
+            return 0
+        return self.gpus * max(0, now_ms - max(self.started_ms, self.saved_ms or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes kept for a waiting job until `deadline_ms`: its gang starts there when they are free."""
+
+    job: int
+    cluster: UUID
+    flavor: str
+    service_class: str
+    nodes: tuple[str, ...]
+    shape: GangShape
+    claimed_ms: int
+    deadline_ms: int
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """Everything one cycle looks at. The order of rows means nothing.
 
-    `spot_use` is each tenant's decayed spot use by flavor, in GPU-milliseconds. `holdings` are the
-    gangs that may be promoted.
+    `spot_use` is each tenant's decayed spot use by flavor, in GPU-milliseconds. `holdings` are all
+    open attempts; `uses` are their sums.
     """
 
     now_ms: int
@@ -188,6 +235,7 @@ class Snapshot:
     prices: PriceBook = field(default_factory=PriceBook)
     spot_use: Mapping[tuple[UUID, str], int] = field(default_factory=dict)
     holdings: tuple[Holding, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
     policy: Policy = field(default_factory=Policy)
 
 

@@ -5,6 +5,9 @@ from typing import ClassVar
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from clusters.models import Cluster, Flavor
+from federation.models.jobs import CLASSES, Job
+
 
 class ArbiterTerm(models.Model):
     """One row. Each leader raises `epoch`; `commit_plan` locks the row and requires its own."""
@@ -22,6 +25,21 @@ class ArbiterTerm(models.Model):
 
     def __str__(self) -> str:
         return f"epoch {self.epoch}"
+
+
+class Reservation(models.Model):
+    """Nodes kept for a waiting job until a deadline; what is to leave them was told so."""
+
+    job = models.OneToOneField(Job, models.CASCADE, related_name="reservation")
+    cluster = models.ForeignKey(Cluster, models.PROTECT, related_name="+")
+    flavor = models.ForeignKey(Flavor, models.PROTECT, related_name="+")
+    service_class = models.CharField(max_length=16, choices=CLASSES[:2])
+    nodes = ArrayField(models.CharField(max_length=253))
+    claimed_at = models.DateTimeField()
+    deadline_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{len(self.nodes)} nodes of {self.cluster_id} for job {self.job_id}"
 
 
 class Decision(models.Model):

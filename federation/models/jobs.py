@@ -102,6 +102,8 @@ class Job(models.Model):
 class Attempt(models.Model):
     """One binding of a job to one cluster: one run there, under one fence, never reused.
 
+    `evict_asked_at` is set when it was told to go: for which job, why, and until when it may save.
+
     A job has at most one attempt that is not over (a partial unique index holds that). `end_cause`
     is set when we decide to stop it or when it ended. `runs` is what accounting was told: its stays
     on nodes as [start ms, end ms or null, GPUs], on the cluster's clock. `saved_*` is the newest
@@ -149,6 +151,10 @@ class Attempt(models.Model):
     saved_at = models.DateTimeField(null=True)
     saved_path = models.TextField(blank=True, default="", db_default="")
     signal_asked_at = models.DateTimeField(null=True)
+    evict_for = models.BigIntegerField(null=True)
+    evict_cause = models.CharField(max_length=63, blank=True, default="", db_default="")
+    evict_asked_at = models.DateTimeField(null=True)
+    evict_by = models.DateTimeField(null=True)
 
     class Meta:
         ordering: ClassVar = ["job", "number"]

@@ -14,11 +14,17 @@ from django.db.models.functions import Cast
 
 from clusters.core.capabilities import lacks
 from clusters.core.observation import NodeState
-from clusters.core.resources import NodeShape
+from clusters.core.resources import NOTHING_TAKEN, GangShape, NodeShape, left_of
 from clusters.core.topology import NodeRoom, Room
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Node, Observation
 from federation.core.plan import FleetView
-from federation.core.snapshot import ClusterState, ClusterView, FlavorView, ReservedNodes
+from federation.core.snapshot import (
+    ClusterState,
+    ClusterView,
+    FlavorView,
+    Holding,
+    ReservedNodes,
+)
 from federation.models import Attempt
 from quotas.core.cohort import GUARANTEED, SPOT
 
@@ -27,16 +33,6 @@ _NODE = ("cluster_id", "name", "state", "device", "queues", "gpus", "cpus", "mem
 _FOREIGN = ("foreign_gpus", "foreign_cpus", "foreign_memory_mib")
 _FLAVOR = ("cluster_id", "flavor_id", "device", "queue")
 _BUILT: dict[UUID, tuple[tuple[Any, ...], dict[tuple[str, str], Room]]] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What one open attempt holds of each of its nodes, or was promised there."""
-
-    cluster: UUID
-    nodes: Sequence[str]
-    per_node: NodeShape
-    exclusive: bool
 
 
 @dataclass(slots=True)
@@ -54,7 +50,7 @@ class _Seen:
         )
 
 
-def cluster_views(now: datetime, users: Any, held: Iterable[Held]) -> tuple[ClusterView, ...]:
+def cluster_views(now: datetime, users: Any, held: Iterable[Holding]) -> tuple[ClusterView, ...]:
     """Every cluster with its free room. `users` (ids or a query of ids): whose accounts matter.
 
     5 queries: clusters, flavors, accounts, nodes, observations.
@@ -131,21 +127,6 @@ def take_fleet(users: Iterable[UUID]) -> tuple[FleetView, ...]:
     return tuple(views)
 
 
-def held_by(attempts: Iterable[tuple[Any, ...]]) -> Iterator[Held]:
-    """Of rows (cluster, nodes, nodes seen, GPUs, CPUs, MiB, exclusive): what each attempt holds."""
-    for cluster, nodes, nodes_seen, gpus, cpus, memory_mib, exclusive in attempts:
-        yield Held(cluster, nodes_seen or nodes, NodeShape(gpus, cpus, memory_mib), exclusive)
-
-
-HELD = (
-    "cluster_id",
-    "nodes",
-    "nodes_seen",
-    "gpus_per_node",
-    "cpus_per_node",
-    "memory_mib_per_node",
-    "exclusive",
-)
 OPEN_ATTEMPTS = Attempt.objects.exclude(state=Attempt.State.ENDED)
 
 
@@ -179,16 +160,16 @@ def _people(users: Any) -> Mapping[UUID, set[UUID]]:
     return people
 
 
-def _promised(held: Iterable[Held]) -> dict[tuple[UUID, str], list[Held]]:
-    promised: dict[tuple[UUID, str], list[Held]] = defaultdict(list)
+def _promised(held: Iterable[Holding]) -> dict[tuple[UUID, str], list[GangShape]]:
+    promised: dict[tuple[UUID, str], list[GangShape]] = defaultdict(list)
     for holding in held:
         for node in holding.nodes:
-            promised[holding.cluster, node].append(holding)
+            promised[holding.cluster, node].append(holding.shape)
     return promised
 
 
 def _nodes(
-    promised: Mapping[tuple[UUID, str], list[Held]], only: UUID | None = None
+    promised: Mapping[tuple[UUID, str], list[GangShape]], only: UUID | None = None
 ) -> Mapping[UUID, _Seen]:
     rows = Node.objects.annotate(steps=Cast("path", TextField())).order_by()
     if only is not None:
@@ -213,23 +194,13 @@ def _nodes(
             path = paths[steps] = tuple((tier, domain) for tier, domain in json.loads(steps))
         size = (gpus, cpus, memory_mib)
         total = shapes.get(size) or shapes.setdefault(size, NodeShape(*size))
-        holdings = promised.get((cluster, name), ())
-        free = total if not holdings and not any(foreign) else _left(total, foreign, holdings)
-        node = NodeRoom(name, path, total, free, state == NodeState.UP)
+        members = promised.get((cluster, name), ())
+        others = NodeShape(*foreign) if any(foreign) else NOTHING_TAKEN
+        is_empty = not members and others is NOTHING_TAKEN
+        free = total if is_empty else left_of(total, others, members)
+        node = NodeRoom(name, path, total, free, state == NodeState.UP, others)
         seen[cluster].nodes.append((device, queues, node))
     return seen
-
-
-def _left(total: NodeShape, foreign: Sequence[int], holdings: Sequence[Held]) -> NodeShape:
-    """What foreign load and our open attempts leave of a node, never below nothing."""
-    if any(holding.exclusive for holding in holdings):
-        return NodeShape(0, 0, 0)
-    needs = [holding.per_node for holding in holdings]
-    return NodeShape(
-        max(0, total.gpus - foreign[0] - sum(need.gpus for need in needs)),
-        max(0, total.cpus - foreign[1] - sum(need.cpus for need in needs)),
-        max(0, total.memory_mib - foreign[2] - sum(need.memory_mib for need in needs)),
-    )
 
 
 def _flavor_views(

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -20,10 +20,11 @@ from clusters.core.resources import GangShape, NodeShape
 from clusters.models import Cluster
 from federation.core.lifecycle import JobState
 from federation.core.snapshot import Ask, Holding, Option, Snapshot, TenantView, WaitingJob
-from federation.models import Attempt, Job
-from federation.selectors.fleet import HELD, OPEN_ATTEMPTS, cluster_views, held_by
+from federation.models import Job
+from federation.selectors.fleet import cluster_views
+from federation.selectors.holdings import holdings, reservations
 from kit.intervals import to_ms
-from quotas.core.cohort import SPOT, Use
+from quotas.core.cohort import Use
 from quotas.selectors import quota_policy, quota_rows
 from tenancy.models import Tenant
 
@@ -75,9 +76,7 @@ def take_snapshot(now: datetime) -> Snapshot:
         if is_outermost:
             with connection.cursor() as cursor:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        attempts = list(
-            OPEN_ATTEMPTS.values_list("job__tenant_id", "flavor_id", "service_class", *HELD)
-        )
+        held = tuple(holdings(now))
         policy = quota_policy()
         tenants = Tenant.objects.order_by("id").values_list(
             "id", "path", "lineage", "is_open", "revision"
@@ -85,46 +84,18 @@ def take_snapshot(now: datetime) -> Snapshot:
         return Snapshot(
             now_ms=to_ms(now),
             jobs=tuple(_waiting()),
-            clusters=cluster_views(
-                now, WAITING.order_by().values("user"), held_by(row[3:] for row in attempts)
-            ),
+            clusters=cluster_views(now, WAITING.order_by().values("user"), held),
             tenants=tuple(
                 TenantView(key, path, tuple(lineage), is_open, revision)
                 for key, path, lineage, is_open, revision in tenants
             ),
             quotas=quota_rows(now),
-            uses=tuple(_uses(attempts)),
+            uses=tuple(_uses(held)),
             prices=price_book(to_ms(now)),
             spot_use=decayed_spot_use(now_ms=to_ms(now), half_life_ms=policy.half_life_ms),
-            holdings=tuple(_holdings()),
+            holdings=held,
+            reservations=tuple(reservations()),
             policy=policy,
-        )
-
-
-def _holdings() -> Iterator[Holding]:
-    """The gangs that run as spot and would rather be guaranteed, of attempts left alone."""
-    rows = OPEN_ATTEMPTS.filter(
-        state=Attempt.State.RUNNING,
-        service_class=SPOT,
-        end_cause="",
-        job__wanted_class="auto",
-        job__state=JobState.RUNNING,
-        job__cancel_asked_at=None,
-        job__hold_asked_by="",
-    ).values_list(
-        "id", "job_id", "job__tenant_id", "job__priority", "cluster_id", "flavor_id", "nodes",
-        "gpus_per_node", "bound_at",
-    )  # fmt: skip
-    for attempt, job, tenant, priority, cluster, flavor, nodes, gpus, bound_at in rows:
-        yield Holding(
-            attempt=attempt,
-            job=job,
-            tenant=tenant,
-            priority=priority,
-            cluster=cluster,
-            flavor=flavor,
-            gpus=len(nodes) * gpus,
-            since_ms=to_ms(bound_at),
         )
 
 
@@ -199,11 +170,11 @@ def _option(stored: dict[str, Any], exclusive: bool) -> Option:  # noqa: FBT001
     return Option(stored["flavor"], GangShape(stored["nodes"], per_node, exclusive))
 
 
-def _uses(attempts: list[tuple[Any, ...]]) -> Iterator[Use]:
+def _uses(held: Iterable[Holding]) -> Iterator[Use]:
     """GPUs of open attempts, summed by tenant, flavor, cluster and class."""
     gpus: Counter[tuple[Any, ...]] = Counter()
-    for tenant, flavor, service_class, cluster, nodes, _, gpus_per_node, *_ in attempts:
-        gpus[tenant, flavor, cluster, service_class] += len(nodes) * gpus_per_node
+    for one in held:
+        gpus[one.tenant, one.flavor, one.cluster, one.service_class] += one.gpus
     for (tenant, flavor, cluster, service_class), total in sorted(gpus.items()):
         yield Use(tenant, flavor, cluster, service_class, total)
 

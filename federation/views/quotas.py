@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from clusters.models import Cluster
 from clusters.selectors.catalogue import flavor_names
+from federation.selectors.borrowing import borrowing
 from federation.selectors.quota_sums import FlavorSums, Standing, commitments_now, standing
 from federation.selectors.whatif import effect_of
 from federation.views.quota_form import NEW, Form, Typed, form_of, shown, texts_of
@@ -312,7 +313,11 @@ def _page(
         "clusters": Cluster.objects.exclude(state=Cluster.State.GONE).order_by("name"),
         "acts": [act_words(act, reach.managed) for act in acts_page(user, limit=MOST_ENTRIES)],
         "longest": LONGEST_WHY,
-        "borrowing": [],
+        "borrowing": [
+            one
+            for one in borrowing(found, None if user.is_superuser else reach.seen)
+            if one.borrowers or one.victims
+        ],
     }
     status = given.get("status", 422 if form.wrong else 200)
     return render(request, "quotas.html", context, status=status)

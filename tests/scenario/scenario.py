@@ -22,7 +22,7 @@ from tests.scenario.truth import Tables, check_quiet, check_step, tables
 
 FURTHEST_MS = 20 * 60_000  # a token of ours is valid for half an hour
 # How long the quiet lasts at most: short steps first, so that little happens unseen; six hours.
-QUIET_MS = (*[5_000] * 8, *[60_000] * 12, *[600_000] * 36)
+QUIET_MS = (*[5_000] * 8, *[60_000] * 12, *[600_000] * 288)  # two days: gangs may queue
 
 
 class Scenario:

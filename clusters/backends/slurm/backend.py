@@ -54,13 +54,13 @@ class SlurmBackend:
         """What this cluster can do for us, each gap with its fix; see `probe.probe`."""
         return probe(self._client, now_ms)
 
-    def submit(self, gang: Gang, *, is_repeat: bool = True) -> Submitted:
+    def submit(self, gang: Gang, *, is_repeat: bool = True, known_as: str = "") -> Submitted:
         """Make the attempt exist once: submit held, list by name, release one, cancel the rest.
 
         Slurm accepts two jobs of one name, so it is the *release* that is fenced: whoever comes
         second finds the first in the list. `is_repeat` (an earlier call may have arrived) looks
         before it submits, also into accounting, for an attempt that has run and left the
-        controller.
+        controller. What was `known_as` an id once is never submitted anew.
 
         Raises:
             BackendAmbiguousError: the answer was lost; call again with `is_repeat`.
@@ -69,6 +69,8 @@ class SlurmBackend:
         """
         with self._posting.one():
             found = self._find(gang.fence, gang.account) if is_repeat else ()
+            if not found and known_as:
+                return Submitted(known_as)
             if not found and is_repeat and (row := self._ran_before(gang.fence, gang.account)):
                 return Submitted(str(row.job_id))
             job_id = 0 if found else self._post(gang)

@@ -85,6 +85,13 @@ def test_a_repeat_whose_first_run_is_only_in_accounting_is_never_sent_again() ->
     assert asked(table, "POST") == []
 
 
+def test_what_was_accepted_once_is_never_made_anew() -> None:
+    """Given once more to bring duplicates together, after cluster and accounting forgot it."""
+    table = cluster([])
+    assert backend(table).submit(GANG, known_as="5") == Submitted("5")
+    assert asked(table, "POST") == []
+
+
 @pytest.mark.parametrize("comment", [None, ""])
 def test_a_missing_comment_in_accounting_is_no_excuse_to_run_twice(comment: str | None) -> None:
     table = cluster([])

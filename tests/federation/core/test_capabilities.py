@@ -14,7 +14,7 @@ from clusters.core.observation import (
     QueueSeen,
 )
 from federation.core.cycle import decide
-from federation.core.explain import fix_for
+from federation.core.fixes import fix_for
 from federation.core.snapshot import ClusterState
 from tests.federation.core.build import cluster, job, nodes, placed, snapshot
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from clusters.core.topology import Room
-from federation.core.explain import fix_for, never_reasons
+from federation.core.explain import never_reasons
+from federation.core.fixes import fix_for
 from federation.core.plan import FleetView
 from federation.core.snapshot import ClusterState, ClusterView, WaitingJob
 from tests.federation.core.build import cluster, job, node, nodes, uid

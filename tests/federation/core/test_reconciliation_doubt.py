@@ -79,6 +79,18 @@ def test_what_was_told_stands_until_more_is_told_or_all_is_over(
         assert reading.begun_ms > value.cancel.answered_ms + ACCOUNTING_LAG_MS
 
 
+@given(ATTEMPTS, st.sampled_from(["waiting", "sent"]), READINGS)
+def test_an_absence_proves_nothing_while_an_order_to_submit_is_open(
+    value: OpenAttempt, state: str, reading: Reading | None
+) -> None:
+    """It was given once more, to bring duplicates together: what is gone could come back by it."""
+    answered = replace(value.submit, state=state, was_sent=True, answered_ms=T0)
+    value = replace(value, submit=answered, cancel=None, accepted_ms=T0)
+    assert judge(value, [], reading, T0).phase not in {Phase.ENDED, Phase.LOST} or (
+        value.phase is Phase.LOST
+    )
+
+
 REQUEUED = Run(T0 + 5, T0 + 90_000, 16, ("n1", "n2"), GangState.PREEMPTED)
 NO_CALL = {"converge": False, "abort": None, "cause": None}
 

@@ -1,0 +1,286 @@
+"""A plan in the making: the room, the quota and the shares that a cycle's actions draw on."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from accounting.core.rating import PriceEntry
+from clusters.core.topology import NOTHING, Fit, Room
+from federation.core.plan import Binding, Claim, Plan, Promotion, Reason, binding_of
+from federation.core.snapshot import (
+    Ask,
+    ClusterState,
+    ClusterView,
+    Site,
+    Snapshot,
+    TenantView,
+    WaitingJob,
+    obstacle,
+    sites,
+)
+from quotas.core.cohort import Cohort, Headroom, Limits, Use
+from quotas.core.fair_share import Shares
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Nodes kept for a job until a deadline; `free_gpus` of them are free now."""
+
+    binding: Binding
+    until_ms: int
+    free_gpus: int
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """A plan in the making: rooms, quota and what was bound so far.
+
+    Room and headroom only shrink while a draft grows, so what did not fit once does not fit later
+    in the same cycle: `Place.live` drops a site for good. Equal asks share every answer. `ready`
+    are each tenant's jobs that may start, in their order. `kept` are jobs that wait for nodes which
+    are kept for them; `claims` those of this cycle. `borrowers` are the tenants' shares of spot
+    with all that was bound (arbitration sets them). Inner keys are numbers and names, as
+    UUIDs are slow to hash.
+    """
+
+    snapshot: Snapshot
+    cohort: Cohort
+    tenants: Mapping[UUID, TenantView]
+    lineages: Mapping[UUID, tuple[UUID, ...]]
+    ready: dict[UUID, list[WaitingJob]] = field(default_factory=dict)
+    bindings: dict[int, Binding] = field(default_factory=dict)
+    promotions: list[Promotion] = field(default_factory=list)
+    kept: dict[int, Kept] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
+    victims: set[UUID] = field(default_factory=set)
+    released: list[int] = field(default_factory=list)
+    reasons: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
+    queue: tuple[int, ...] = ()
+    borrowers: Shares = field(init=False)
+    _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)
+    _asks: dict[Ask, int] = field(default_factory=dict)
+    _ask_numbers: dict[int, int] = field(default_factory=dict)
+    _reach: dict[UUID, int] = field(default_factory=dict)
+    _reaches: dict[frozenset[str], int] = field(default_factory=dict)
+    _places: "dict[tuple[int, int], Place]" = field(default_factory=dict)
+    _excluded: dict[tuple[int, str, str], frozenset[str]] = field(default_factory=dict)
+    _books: "dict[UUID, Book]" = field(default_factory=dict)
+    _askers: "dict[int, Asker]" = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "Draft":
+        """An empty draft over a snapshot whose rows are in order (see `cycle.decide`)."""
+        tenants = {tenant.id: tenant for tenant in snapshot.tenants}
+        lineages = {tenant.id: tenant.lineage for tenant in snapshot.tenants}
+        cohort = Cohort(snapshot.quotas, lineages, snapshot.uses, idle_gpus(snapshot.clusters))
+        return cls(snapshot, cohort, tenants, lineages)
+
+    def plan(self) -> Plan:
+        """What was decided."""
+        return Plan(
+            self.snapshot,
+            tuple(self.bindings.values()),
+            self.reasons,
+            self.queue,
+            tuple(self.promotions),
+            tuple(self.claims),
+            tuple(self.released),
+        )
+
+    def is_served(self, job: WaitingJob) -> bool:
+        """Whether the job is bound, or waits for nodes that are kept for it."""
+        return job.id in self.bindings or job.id in self.kept
+
+    def asker(self, job: WaitingJob) -> "Asker":
+        """What the job shares with others, looked up once a job."""
+        asker = self._askers.get(job.id)
+        if asker is None:
+            asker = self._askers[job.id] = Asker(self._place(job), self.book(job.tenant))
+        return asker
+
+    def book(self, tenant: UUID) -> "Book":
+        """A tenant's quota and prices."""
+        book = self._books.get(tenant)
+        if book is None:
+            book = self._books[tenant] = Book(self, self.tenants[tenant])
+        return book
+
+    def _place(self, job: WaitingJob) -> "Place":
+        """What jobs share which could go to the same sites: equal asks, equal accounts."""
+        number = self._ask_numbers.get(id(job.ask))
+        if number is None:  # hash an ask once, not at every look-up
+            number = self._asks.setdefault(job.ask, len(self._asks))
+            self._ask_numbers[id(job.ask)] = number
+        reach = self._reach.get(job.user)
+        if reach is None:
+            names = frozenset(c.name for c in self.snapshot.clusters if job.user in c.people)
+            reach = self._reaches.setdefault(names, len(self._reaches))
+            self._reach[job.user] = reach
+        place = self._places.get((number, reach))
+        if place is None:
+            ask = job.ask
+            found = [(s, obstacle(ask, job.user, s)) for s in sites(ask, self.snapshot.clusters)]
+            place = self._places[number, reach] = Place(number, found)
+        return place
+
+    def room(self, site: Site) -> Room:
+        """The room of a site, as left by what was bound so far."""
+        key = (site.cluster.name, site.flavor.name)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = Room(site.flavor.nodes)
+        return room
+
+    def excluded(self, job: WaitingJob, site: Site) -> frozenset[str]:
+        """The nodes of a site's cluster that the job may not use."""
+        if not job.ask.avoid_nodes and not site.cluster.reserved:
+            return NOTHING
+        key = (self.asker(job).place.ask, site.cluster.name, site.flavor.name)
+        found = self._excluded.get(key)
+        if found is None:
+            found = self._excluded[key] = self._exclude(job.ask, site)
+        return found
+
+    def _exclude(self, ask: Ask, site: Site) -> frozenset[str]:
+        """What is promised to others; also what the job avoids, if the gang can do without it.
+
+        "Can" means with nothing else running: else a gang as large as its cluster would wait for
+        ever for a node that is back.
+        """
+        promised = site.cluster.promised(ask, self.snapshot.now_ms)
+        both = promised | site.cluster.avoided(ask)
+        if both == promised:
+            return promised
+        empty = Room([replace(node, free=node.total) for node in site.flavor.nodes])
+        return both if empty.fit(site.option.shape, ask.required_tier, both) else promised
+
+    def fit(self, job: WaitingJob, site: Site) -> Fit | None:
+        """How the job's gang would fit at the site now."""
+        return self.room(site).fit(
+            site.option.shape, job.ask.required_tier, self.excluded(job, site)
+        )
+
+    def bind(self, job: WaitingJob, site: Site, service_class: str) -> None:
+        """Bind the job whole to the best block of a site that has room for it."""
+        shape, room = site.option.shape, self.room(site)
+        block = room.best_block(shape, job.ask.required_tier, self.excluded(job, site))
+        assert block is not None, "bound where there is no room"
+        self.bind_to(binding_of(job, site, service_class, block))
+
+    def bind_to(self, binding: Binding) -> None:
+        """Bind a job to nodes that are free."""
+        shape = binding.shape
+        assert len(binding.nodes) == shape.nodes, "a gang is bound whole"
+        self._rooms[binding.cluster_name, binding.flavor].take(binding.nodes, shape)
+        self.cohort.take(_use(binding))
+        self.bindings[binding.job] = binding
+
+    def keep(self, binding: Binding, until_ms: int) -> None:
+        """Keep the nodes of a binding that cannot be made yet: what is free of them, and quota."""
+        room = self._rooms[binding.cluster_name, binding.flavor]
+        free_gpus = room.keep(binding.nodes, binding.shape)
+        self.cohort.take(_use(binding), idle=free_gpus)
+        self.kept[binding.job] = Kept(binding, until_ms, free_gpus)
+
+    @property
+    def promised(self) -> Iterator[Binding]:
+        """What was bound, and how those that wait for kept nodes will start."""
+        yield from self.bindings.values()
+        for kept in self.kept.values():
+            yield kept.binding
+
+
+def _use(binding: Binding) -> Use:
+    return Use(
+        binding.tenant,
+        binding.flavor,
+        binding.cluster,
+        binding.service_class,
+        binding.shape.gpus,
+    )
+
+
+def idle_gpus(clusters: Iterable[ClusterView]) -> dict[tuple[str, UUID], int]:
+    """Free GPUs by flavor and cluster, where something new may start."""
+    return {
+        (flavor.name, cluster.id): sum(node.free.gpus for node in flavor.nodes if node.usable)
+        for cluster in clusters
+        if cluster.state is ClusterState.OPEN
+        for flavor in cluster.flavors
+        if flavor.queue_is_open
+    }
+
+
+class Place:
+    """Where equal asks of people with equal accounts could go.
+
+    `ask` numbers the ask. `sites` are all that they accept, each with the code of what keeps them
+    from it whatever is free there, or "". `live` are those where they may still find room in this
+    cycle; callers remove those that have none.
+    """
+
+    __slots__ = ("ask", "live", "sites")
+
+    def __init__(self, ask: int, found: Sequence[tuple[Site, str]]) -> None:
+        self.ask = ask
+        self.sites = found
+        self.live = [site for site, code in found if not code]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asker:
+    """What a job shares with others: its sites, and the quota and prices of its tenant."""
+
+    place: Place
+    book: "Book"
+
+
+class Book:
+    """One tenant's quota and prices in a draft, by site and class."""
+
+    __slots__ = ("_draft", "_limits", "_prices", "_tenant")
+
+    def __init__(self, draft: Draft, tenant: TenantView) -> None:
+        self._draft = draft
+        self._tenant = tenant
+        self._limits: dict[tuple[str, str, str], Limits] = {}
+        self._prices: dict[tuple[str, UUID, str], int | None] = {}
+
+    def headroom(self, site: Site, service_class: str) -> Headroom:
+        """How much more of the class the tenant may take at the site."""
+        return self._limits_at(site, service_class).headroom()
+
+    def _limits_at(self, site: Site, service_class: str) -> Limits:
+        key = (site.flavor.name, site.cluster.name, service_class)
+        limits = self._limits.get(key)
+        if limits is None:
+            limits = self._limits[key] = self._draft.cohort.limits(
+                self._tenant.id, site.flavor.name, site.cluster.id, service_class
+            )
+        return limits
+
+    def price(self, site: Site, service_class: str) -> int | None:
+        """Nano-units per GPU-hour in force now at the site, or None."""
+        return self.price_at(site.flavor.name, site.cluster.id, service_class)
+
+    def price_at(self, flavor: str, cluster: UUID, service_class: str) -> int | None:
+        """Nano-units per GPU-hour in force now for a flavor on a cluster, or None."""
+        key = (flavor, cluster, service_class)
+        if key not in self._prices:
+            found = self._draft.snapshot.prices.lookup(
+                flavor=flavor,
+                service_class=service_class,
+                cluster=cluster,
+                lineage=self._tenant.lineage,
+                at_ms=self._draft.snapshot.now_ms,
+            )
+            self._prices[key] = found.nano_per_gpu_hour if isinstance(found, PriceEntry) else None
+        return self._prices[key]
+
+    def allows(self, site: Site, service_class: str) -> bool:
+        """Whether quota and price let the option's gang run at the site in the class."""
+        gpus = site.option.shape.gpus
+        return (
+            self._limits_at(site, service_class).hold(gpus)
+            and self.price(site, service_class) is not None
+        )
