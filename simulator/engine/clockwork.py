@@ -5,11 +5,12 @@ Advancing in one step or in many gives the same world, since every event happens
 
 import heapq
 from collections.abc import Callable
+from dataclasses import replace
 
 from simulator.config import Cluster
 from simulator.engine.events import push, request_pass, touch_job, touch_node
 from simulator.engine.foreign import draw_foreign
-from simulator.engine.lifecycle import end, forget, purge_later, release
+from simulator.engine.lifecycle import change_request, end, forget, purge_later, release
 from simulator.engine.model import Job, State, World
 from simulator.engine.scheduling import run_pass
 from simulator.engine.topology import build_nodes
@@ -67,6 +68,16 @@ def _on_limit(world: World, job_id: int, due: int) -> None:
         end(world, job, State.TIMEOUT, reason="TimeLimit", completing_ms=slow)
 
 
+def _on_save(world: World, job_id: int, due: int) -> None:
+    """What the job was asked to save is saved; its own comment says so."""
+    job = _running(world, job_id)
+    if job is None or not job.signals or job.signals[-1][0] not in job.program.traps:
+        return
+    ran_s = round((due - job.start_ms) * world.config.speed / 1000)
+    change_request(job, replace(job.request, comment=f"muster-checkpoint={ran_s}"))
+    touch_job(world, job_id)
+
+
 def _on_completed(world: World, job_id: int, due: int) -> None:
     job = world.jobs.get(job_id)
     if job is None or not job.completing or job.release_ms != due:
@@ -116,6 +127,7 @@ _HANDLERS: dict[str, Callable[[World, int, int], None]] = {
     "pass": _on_pass,
     "finish": _on_finish,
     "limit": _on_limit,
+    "save": _on_save,
     "completed": _on_completed,
     "purge": _on_purge,
     "eligible": _on_eligible,

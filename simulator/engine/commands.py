@@ -88,6 +88,8 @@ def send_signal(world: World, job_id: int, number: int, actor: Actor, now_ms: in
         return
     job.signals.append((number, now_ms))
     program = job.program
+    if number in program.traps and program.saves is not None:
+        push(world, now_ms + world.config.job_ms(program.saves), "save", job.id)
     if not (program.ignores_signals or number in program.traps or number in HARMLESS):
         end(world, job, State.FAILED, reason="JobLaunchFailure", exit_status=number)
 

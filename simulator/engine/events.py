@@ -13,7 +13,7 @@ def push(world: World, due_ms: int, kind: str, job_id: int = 0) -> None:
 
 def drop_events(world: World, job_id: int) -> None:
     """Forget what is still to happen to a job, so that nothing strikes a later job of its id."""
-    about_jobs = {"finish", "limit", "completed", "purge", "eligible"}
+    about_jobs = {"save", "finish", "limit", "completed", "purge", "eligible"}
     world.heap = [e for e in world.heap if e[3] != job_id or e[2] not in about_jobs]
     heapq.heapify(world.heap)
 

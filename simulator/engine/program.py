@@ -7,6 +7,8 @@ A comment line `# simulate: ...` says it outright; its words are
     forever                 it runs until its time limit or a cancel
     ignores_signals         signals do not end it, and a cancel takes Slurm's whole KillWait
     checkpoint_on=USR1      it traps this signal and goes on (repeat for more)
+    saves=2                 so many seconds after such a signal it has saved a checkpoint, and sets its
+                            comment to `muster-checkpoint=<seconds that it has run>`
 
 Without the line, the script's `sleep N` commands and a last `exit N` count, so that one script
 behaves alike here and on real Slurm. With neither, the cluster's `run` settings draw a run time.
@@ -32,12 +34,15 @@ HARMLESS = frozenset(
 
 @dataclass(frozen=True)
 class Program:
-    """A script's fate: seconds of job time (None: for ever), exit code, and what it traps."""
+    """A script's fate: seconds of job time (None: for ever), exit code, what it traps, and how long
+    it then takes to save (None: it does not).
+    """
 
     seconds: float | None
     exit_code: int = 0
     ignores_signals: bool = False
     traps: tuple[int, ...] = ()
+    saves: float | None = None
     valid: bool = True
 
 
@@ -74,12 +79,20 @@ def _follow(words: list[str], program: Program) -> Program:
             program = replace(program, exit_code=int(_number(value)) & 0xFF)
         elif name == "forever":
             program = replace(program, seconds=None)
-        elif name == "ignores_signals":
-            program = replace(program, ignores_signals=True)
-        elif name == "checkpoint_on" and signal_number(value):
-            program = replace(program, traps=(*program.traps, signal_number(value)))
+        else:
+            program = _about_signals(program, name, value)
     if not any(word.startswith("exit=") for word in words):
         program = replace(program, exit_code=0)
+    return program
+
+
+def _about_signals(program: Program, name: str, value: str) -> Program:
+    if name == "ignores_signals":
+        return replace(program, ignores_signals=True)
+    if name == "saves":
+        return replace(program, saves=_number(value))
+    if name == "checkpoint_on" and signal_number(value):
+        return replace(program, traps=(*program.traps, signal_number(value)))
     return program
 
 

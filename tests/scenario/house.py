@@ -60,16 +60,32 @@ class House:
     clusters: dict[str, Cluster] = field(default_factory=dict)
     epoch: int = 0
 
-    def spec(self, *, nodes: int, seconds: int, exit_code: int = 0, restarts: int = 3) -> JobSpec:
-        """A parsed job that takes whole nodes for so many seconds."""
+    def spec(
+        self,
+        *,
+        nodes: int,
+        seconds: int,
+        exit_code: int = 0,
+        restarts: int = 3,
+        saves: int | None = None,
+    ) -> JobSpec:
+        """A parsed job that takes whole nodes for so many seconds.
+
+        With `saves` it saves within so many seconds when it is asked to.
+        """
+        script = f"#!/bin/bash\nsleep {seconds}\nexit {exit_code}\n"
+        if saves is not None:
+            words = f"seconds={seconds} exit={exit_code} checkpoint_on=USR1 saves={saves}"
+            script = f"#!/bin/bash\n# simulate: {words}\n"
         parsed = parse_spec(
             {
+                "checkpoint": None if saves is None else {"signal": "USR1", "grace": 60},
                 "tenant": self.tenant.path,
                 "flavors": [FLAVOR],
                 "gang": {"nodes": nodes, "gpus_per_node": 8, "max_restarts": restarts},
                 "time_limit": "0:30:00",
                 "run": {
-                    "script": f"#!/bin/bash\nsleep {seconds}\nexit {exit_code}\n",
+                    "script": script,
                     "workdir": "/home/mia",
                 },
             }

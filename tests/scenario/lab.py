@@ -19,6 +19,7 @@ from clusters.backends.slurm.backend import SlurmBackend
 from clusters.backends.slurm.client import SlurmClient, forget_versions
 from clusters.core.backend import Connection
 from clusters.services import deliver
+from kit.ids import is_fence
 from simulator.config import Cluster, Tier, User
 from simulator.control import do
 from simulator.engine.clocks import offset_at, seconds
@@ -72,7 +73,9 @@ def _key(run: Run) -> tuple[str, int, int]:
 
 
 def _is_marked(run: Run) -> bool:
-    return run.request.comment == mark_of(run.request.name)
+    who = run.request
+    is_noted = who.comment.startswith("muster-checkpoint=") and who.user == ACCOUNT
+    return who.comment == mark_of(who.name) or (is_noted and is_fence(who.name))
 
 
 @dataclass

@@ -158,11 +158,13 @@ def _frames() -> Iterator[FrameType]:
 
 CRASH_POINTS = (
     "call cancel > delete",
+    "call signal > signal",
     "call submit > delete",
     "call submit > post",
     "call submit > settle",
     "change.cancel_job",
     "change.change_job",
+    "change.checkpoint_job",
     "change.hold_job",
     "change.release_job",
     "commit.begin_term",
@@ -186,6 +188,7 @@ CRASH_POINTS = (
     "observe.observe > observe.store_failure",
     "posting.meter_and_post",
     "reconcile.reconcile_cluster",
+    "reconcile.reconcile_cluster > checkpoint.record_proofs",
     "reconcile.reconcile_cluster > rebuilt.write",
     "rotate.rotate_credentials",
     "submit.submit_jobs",

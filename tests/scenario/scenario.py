@@ -11,7 +11,13 @@ from clusters.selectors.traffic import OPEN
 from federation.core.lifecycle import JobState
 from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
-from federation.services.change import cancel_job, change_job, hold_job, release_job
+from federation.services.change import (
+    cancel_job,
+    change_job,
+    checkpoint_job,
+    hold_job,
+    release_job,
+)
 from federation.services.submit import submit_jobs
 from kit.errors import MusterError
 from simulator.deeds.daemons import ENDED
@@ -49,15 +55,23 @@ class Scenario:
     # people
 
     def submit(
-        self, nodes: int, seconds: int, exit_code: int = 0, restarts: int = 0, kill: int = 0
+        self,
+        nodes: int,
+        seconds: int,
+        exit_code: int = 0,
+        restarts: int = 0,
+        kill: int = 0,
+        saves: int | None = None,
     ) -> None:
-        """Somebody submits a job."""
-        spec = self.house.spec(nodes=nodes, seconds=seconds, exit_code=exit_code, restarts=restarts)
+        """Somebody submits a job; with `saves` it can be asked to save a checkpoint."""
+        spec = self.house.spec(
+            nodes=nodes, seconds=seconds, exit_code=exit_code, restarts=restarts, saves=saves
+        )
         with self.house.process(kill):
             submit_jobs(user=self.house.user, specs=[spec], now=self.lab.clock())
 
     def ask(self, action: str, job: int, kill: int = 0) -> None:
-        """Somebody cancels, holds, releases or edits a job; what is refused is refused."""
+        """Somebody cancels, holds, releases, edits a job or has it save; what is refused is refused."""
         row = self._job(job)
         if row is None:
             return
@@ -263,4 +277,5 @@ _ACTIONS: dict[str, Callable[..., Job]] = {
     "cancel": cancel_job,
     "hold": hold_job,
     "release": release_job,
+    "checkpoint": checkpoint_job,
 }

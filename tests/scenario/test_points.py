@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from federation.models import Job
 from tests.scenario.machine import ScenarioMachine
 from tests.scenario.points import CRASH_POINTS, Place
 from tests.scenario.scenario import Scenario
@@ -83,11 +84,21 @@ def play(scenario: Scenario) -> None:
     scenario.admin("aurora", "active")
     for _ in range(3):
         scenario.submit(nodes=2, seconds=1700)
-    turn(scenario, 30)
-    turn(scenario, 30)
+    have_saved(scenario)
     scenario.control("aurora", "slurmctld/restart", knows="lost")
     turn(scenario, 90)
     turn(scenario, 30)
+
+
+def have_saved(scenario: Scenario) -> None:
+    """A job is asked to save, and says in its comment that it did."""
+    scenario.submit(nodes=1, seconds=400, saves=2)
+    for _ in range(2):
+        turn(scenario, 30)
+    scenario.ask("checkpoint", job=-1)
+    for _ in range(2):
+        turn(scenario, 5)
+    assert Job.objects.latest("id").saved_step
 
 
 def transactions(module: str) -> Iterator[Place]:

@@ -151,6 +151,26 @@ def test_a_trapped_signal_is_noted_and_an_untrapped_one_kills(lab: Lab) -> None:
     assert [signal["number"] for signal in seen] == [10]
 
 
+def test_what_saves_says_so_in_its_comment_a_while_after_the_signal(lab: Lab) -> None:
+    script = "#!/bin/sh\n# simulate: forever checkpoint_on=USR1 saves=2\n"
+    job, ended = lab.submit(script=script), lab.submit(script=script)
+    lab.wait(5)
+    for asked in (job, ended):
+        lab.call("DELETE", f"/slurm/v0.0.38/job/{asked}?signal=USR1")
+    lab.call("DELETE", f"/slurm/v0.0.38/job/{ended}")
+    lab.wait(1)
+    assert "checkpoint" not in lab.job(job)["comment"]
+    lab.wait(2)
+    said = lab.job(job)["comment"]
+    lab.wait(5)
+    lab.call("DELETE", f"/slurm/v0.0.38/job/{job}?signal=USR1")
+    lab.wait(3)
+    assert said.startswith("muster-checkpoint=")
+    steps = [int(comment.partition("=")[2]) for comment in (said, lab.job(job)["comment"])]
+    assert 5 <= steps[0] < steps[1] <= 20
+    assert (lab.job(job)["job_state"], lab.job(ended)["comment"]) == ("RUNNING", "")
+
+
 def test_jobs_leave_the_controller_but_not_accounting(lab: Lab) -> None:
     job = lab.submit(script="#!/bin/sh\nsleep 1\n")
     lab.wait(400)
