@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from clusters.core.backend import (
+    NOT_RUNNING,
     BackendAmbiguousError,
     BackendRejectedError,
     BackendUnavailableError,
@@ -224,14 +225,18 @@ def signals_what_runs(site: Site) -> None:
     script = "# simulate: seconds=8 checkpoint_on=USR1\nsleep 8 & wait $!\nwait"
     gang = site.gang("sig", site.nodes()[:1], script, signal="USR1", grace_s=60)
     backend = site.backend()
-    with pytest.raises(BackendRejectedError):
+    with pytest.raises(BackendRejectedError) as early:
         backend.signal(gang.fence, gang.account, "USR1")
+    assert early.value.code == NOT_RUNNING
     backend.submit(gang)
     site.until_state(gang.fence, RUNNING)
     backend.signal(gang.fence, gang.account, "USR1")
     # the guarded shell lives on; what ended is the script's own wait
     ended = site.until_state(gang.fence, GangState.SUCCEEDED, GangState.FAILED)
     assert ended.state is GangState.SUCCEEDED
+    with pytest.raises(BackendRejectedError) as late:
+        backend.signal(gang.fence, gang.account, "USR1")
+    assert late.value.code == NOT_RUNNING
     with pytest.raises(BackendRejectedError):
         backend.signal(gang.fence, gang.account, "NO SUCH")
 
