@@ -59,6 +59,8 @@ PLAN = component(
         warnings=WARNINGS,
         started=AFFECTED,
         promoted=AFFECTED,
+        claimed=AFFECTED,
+        reclaimed=AFFECTED,
         held_back=AFFECTED,
     ),
 )
@@ -183,5 +185,7 @@ def plan_document(
         "warnings": warnings,
         "started": [job(key, name) for key, name in effect.started.items()],
         "promoted": [job(key, "guaranteed") for key in effect.promoted],
+        "claimed": [job(key, "guaranteed") for key in effect.claimed],
+        "reclaimed": [job(key, "") for key in effect.reclaimed],
         "held_back": [job(key, "") for key in effect.held_back],
     }

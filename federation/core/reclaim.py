@@ -18,6 +18,7 @@ from federation.core.ordering import in_turn, owned
 from federation.core.plan import Claim, binding_of
 from federation.core.snapshot import Holding, Site, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT, Use
+from quotas.core.policy import Policy
 
 Victims = Sequence[Holding]
 
@@ -28,6 +29,18 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
         shares = owned(snapshot, draft)
         in_turn(draft, GUARANTEED, shares, _Reclaim(snapshot, draft).claim)
     return draft
+
+
+def place_of(held: Holding, policy: Policy, now_ms: int) -> tuple[bool, int, int, int]:
+    """Who is evicted first: those that need not be spared, lose least, matter least, are older."""
+    return is_spared(held, policy, now_ms), held.lost_work(now_ms), held.priority, held.job
+
+
+def is_spared(held: Holding, policy: Policy, now_ms: int) -> bool:
+    """Whether it has just begun, was just evicted, or was evicted often enough for a day."""
+    young = held.started_ms is not None and now_ms - held.started_ms < policy.min_run_ms
+    cooling = held.evicted_ms is not None and now_ms - held.evicted_ms < policy.cool_down_ms
+    return young or cooling or held.evictions >= policy.most_evictions
 
 
 class _Reclaim:
@@ -92,14 +105,10 @@ class _Reclaim:
         return field
 
     def _place(self, held: Holding) -> tuple[bool, int, int, int]:
-        """Who is evicted first: those that need not be spared, lose least, matter least, are older."""
-        return self._is_spared(held), held.lost_work(self._now_ms), held.priority, held.job
+        return place_of(held, self._policy, self._now_ms)
 
     def _is_spared(self, held: Holding) -> bool:
-        policy, now_ms = self._policy, self._now_ms
-        young = held.started_ms is not None and now_ms - held.started_ms < policy.min_run_ms
-        cooling = held.evicted_ms is not None and now_ms - held.evicted_ms < policy.cool_down_ms
-        return young or cooling or held.evictions >= policy.most_evictions
+        return is_spared(held, self._policy, self._now_ms)
 
     def _outranks(self, job: WaitingJob, held: Holding) -> bool:
         return held.priority < job.priority and not self._is_spared(held)

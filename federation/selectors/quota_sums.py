@@ -12,14 +12,16 @@ from django.db.models.functions import Cast
 
 from clusters.core.observation import NodeState
 from clusters.models import Cluster, ClusterFlavor, Node
-from federation.models import Attempt
+from federation.core.reclaim import place_of
+from federation.models import Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
+from federation.selectors.holdings import holdings
 from federation.selectors.snapshot import WAITING
-from kit.intervals import to_ms
+from kit.intervals import from_ms, to_ms
 from quotas.core.borrowing import Attribution, Borrower, attribute
 from quotas.core.cohort import SPOT, Cohort, QuotaRow, Use
 from quotas.core.grants import rows_at
-from quotas.selectors import grants_from, rows_as_set
+from quotas.selectors import grants_from, quota_policy, rows_as_set
 from tenancy.models import Tenant
 
 Lineages = Mapping[UUID, tuple[UUID, ...]]
@@ -39,7 +41,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A running spot gang. `lost_gpu_ms`: GPU time since its newest checkpoint, or its start."""
+    """A spot gang. `lost_gpu_ms`: GPU time since its newest checkpoint, or its start."""
 
     job: UUID
     name: str
@@ -120,7 +122,7 @@ class Standing:
 
 
 def standing(now: datetime) -> Standing:
-    """Everything at once. 9 queries, whatever the number of tenants and jobs."""
+    """Everything at once. 13 queries, whatever the number of tenants and jobs."""
     tenants = list(Tenant.objects.values_list("id", "path", "lineage"))
     lineages = {key: tuple(lineage) for key, _, lineage in tenants}
     rows = rows_at(rows_as_set(), grants_from(now), to_ms(now))
@@ -251,26 +253,25 @@ def _waiting() -> dict[tuple[UUID, str], int]:
 
 
 def _victims(now: datetime) -> dict[str, list[Victim]]:
-    """Running spot gangs by flavor, in the order in which they would be evicted. One query."""
-    found: dict[str, list[tuple[int, int, int, Victim]]] = {}
-    rows = OPEN_ATTEMPTS.filter(
-        service_class=SPOT, state=Attempt.State.RUNNING, end_cause=""
-    ).select_related("job", "cluster")
-    for one in rows.defer("job__spec", "job__reasons", "cluster__secret"):
-        gpus = len(one.nodes) * one.gpus_per_node
-        since = max(moment for moment in (one.saved_at, one.started_at, one.bound_at) if moment)
-        lost = gpus * max(to_ms(now) - to_ms(since), 0)
-        victim = Victim(
-            job=one.job.uuid,
-            name=one.job.name,
-            tenant=one.job.tenant_id,
-            cluster=one.cluster.name,
-            gpus=gpus,
-            lost_gpu_ms=lost,
-            saved_at=one.saved_at,
-        )
-        found.setdefault(one.flavor_id, []).append((lost, one.job.priority, one.job_id, victim))
-    return {
-        flavor: [victim for *_, victim in sorted(rows, key=lambda row: row[:3])]
-        for flavor, rows in found.items()
+    """Spot gangs by flavor, in the order in which they would be evicted. 5 queries."""
+    policy, now_ms = quota_policy(), to_ms(now)
+    held = [one for one in holdings(now) if one.service_class == SPOT and one.is_evictable]
+    held.sort(key=lambda one: place_of(one, policy, now_ms))
+    jobs = {
+        row["id"]: row
+        for row in Job.objects.filter(id__in=[one.job for one in held]).values("id", "uuid", "name")
     }
+    clusters = dict(Cluster.objects.values_list("id", "name"))
+    found: dict[str, list[Victim]] = {}
+    for one in held:
+        victim = Victim(
+            job=jobs[one.job]["uuid"],
+            name=jobs[one.job]["name"],
+            tenant=one.tenant,
+            cluster=clusters[one.cluster],
+            gpus=one.gpus,
+            lost_gpu_ms=one.lost_work(now_ms),
+            saved_at=None if one.saved_ms is None else from_ms(one.saved_ms),
+        )
+        found.setdefault(one.flavor, []).append(victim)
+    return found

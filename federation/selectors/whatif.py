@@ -19,11 +19,14 @@ from quotas.selectors import grants_from
 class Effect:
     """What a next cycle would do with other quotas, and would not do without (job ids of rows).
 
-    `started` and `promoted` are by class; `held_back` would start as things are, and then not.
+    `started` are by class. `claimed` would have spot gangs go, and start on their nodes;
+    `reclaimed` are these gangs. `held_back` would start as things are, and then not.
     """
 
     started: Mapping[int, str]
     promoted: Sequence[int]
+    claimed: Sequence[int]
+    reclaimed: Sequence[int]
     held_back: Sequence[int]
     jobs: Mapping[int, Mapping[str, Any]]
 
@@ -36,14 +39,28 @@ def effect_of(rows: tuple[QuotaRow, ...], now: datetime) -> Effect:
     classes_before, classes_after = _classes(before), _classes(after)
     started = {job: name for job, name in classes_after.items() if classes_before.get(job) != name}
     held_back = [job for job in classes_before if job not in classes_after]
-    promoted_before = {one.job for one in before.promotions}
-    promoted = [one.job for one in after.promotions if one.job not in promoted_before]
-    named = {*started, *held_back, *promoted}
+    promoted = _only_after(
+        [one.job for one in before.promotions], [one.job for one in after.promotions]
+    )
+    claimed = _only_after(
+        [one.binding.job for one in before.claims], [one.binding.job for one in after.claims]
+    )
+    reclaimed = _only_after(_victims(before), _victims(after))
+    named = {*started, *held_back, *promoted, *claimed, *reclaimed}
     jobs = {
         row["id"]: row
         for row in Job.objects.filter(id__in=named).values("id", "uuid", "name", "tenant__path")
     }
-    return Effect(started, promoted, held_back, jobs)
+    return Effect(started, promoted, claimed, reclaimed, held_back, jobs)
+
+
+def _only_after(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    known = set(before)
+    return [job for job in after if job not in known]
+
+
+def _victims(plan: Plan) -> list[int]:
+    return [held.job for claim in plan.claims for held in claim.victims]
 
 
 def _classes(plan: Plan) -> dict[int, str]:

@@ -17,7 +17,7 @@ from clusters.selectors.catalogue import flavor_names
 from federation.selectors.borrowing import borrowing
 from federation.selectors.quota_sums import FlavorSums, Standing, commitments_now, standing
 from federation.selectors.whatif import effect_of
-from federation.views.quota_form import NEW, Form, Typed, form_of, shown, texts_of
+from federation.views.quota_form import NEW, Form, form_of, shown, texts_of
 from federation.views.quota_words import Plan, act_words, plan_words
 from kit.errors import MusterError, NotFoundError, PermissionDeniedError
 from kit.pagination import refuse_unknown
@@ -35,6 +35,8 @@ from tenancy.services.records import LONGEST_WHY
 from tenancy.views import person, signed_in
 
 MOST_ENTRIES = 60
+MOST_LINES = 120  # a form of more fields than DATA_UPLOAD_MAX_NUMBER_FIELDS would be refused
+FILTERS = ("tenant", "flavor")
 LARGEST_FILE = 1_000_000
 LABELS = {  # and what an empty input means
     "guaranteed": ("Guaranteed", ""),
@@ -138,8 +140,8 @@ class Reach:
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def quotas(request: HttpRequest) -> HttpResponse:
-    """`/quotas`: GET shows the table; POST shows what edits would change, or saves them."""
-    refuse_unknown(request.GET, [])
+    """`/quotas?tenant=&flavor=`: GET shows the table; POST what edits would change, or saves them."""
+    refuse_unknown(request.GET, FILTERS)
     user, now = person(request), timezone.now()
     reach = Reach.of(user)
     if request.method != "POST":
@@ -159,7 +161,7 @@ def quotas(request: HttpRequest) -> HttpResponse:
         more = {"problems": told, "why": why, "status": status, "code": error.code}
         return _page(request, user, reach, now, form=form, **more)
     if plan is None:
-        return redirect("quotas")
+        return redirect(request.get_full_path())
     return _page(request, user, reach, now, form=form, plan=plan, why=why)
 
 
@@ -297,9 +299,13 @@ def _page(
 ) -> HttpResponse:
     form: Form = given.get("form") or Form()
     found = standing(now)
+    chosen = {name: request.GET.get(name, "").strip() for name in FILTERS}
+    rows = [one for one in all_quotas() if one.tenant_id in reach.seen and _is_chosen(one, chosen)]
     context = {
         "now": now,
-        "sections": list(_sections(found, reach, form)),
+        "sections": list(_sections(found, rows[:MOST_LINES], chosen["flavor"], reach, form)),
+        "chosen": chosen,
+        "hidden": max(len(rows) - MOST_LINES, 0),
         "can_edit": bool(reach.managed),
         "plan": given.get("plan"),
         "problems": given.get("problems", ()),
@@ -316,27 +322,32 @@ def _page(
         "borrowing": [
             one
             for one in borrowing(found, None if user.is_superuser else reach.seen)
-            if one.borrowers or one.victims
+            if (one.borrowers or one.victims) and chosen["flavor"] in ("", one.sums.flavor)
         ],
     }
     status = given.get("status", 422 if form.wrong else 200)
     return render(request, "quotas.html", context, status=status)
 
 
-def _sections(found: Standing, reach: Reach, form: Form) -> Iterator[Section]:
-    by_flavor: dict[str, list[Line]] = {name: [] for name in found.flavors}
-    for quota in all_quotas():
-        if quota.tenant_id in reach.seen:
-            typed = form.typed.get(str(quota.pk))
-            line = _line(found, quota, typed, form, can_edit=quota.tenant_id in reach.managed)
-            by_flavor[quota.flavor_id].append(line)
-    for name, lines in by_flavor.items():
-        yield Section(found.flavors[name], tuple(lines))
+def _is_chosen(quota: Quota, chosen: Mapping[str, str]) -> bool:
+    """Whether the filters leave the row on the page: a flavor, and a tenant with all below it."""
+    path, top = quota.tenant.path, chosen["tenant"]
+    return chosen["flavor"] in ("", quota.flavor_id) and (
+        not top or path == top or path.startswith(f"{top}/")
+    )
 
 
-def _line(
-    found: Standing, quota: Quota, typed: Typed | None, form: Form, *, can_edit: bool
-) -> Line:
+def _sections(
+    found: Standing, rows: Sequence[Quota], flavor: str, reach: Reach, form: Form
+) -> Iterator[Section]:
+    for name, sums in found.flavors.items():
+        if flavor in ("", name):
+            here = [quota for quota in rows if quota.flavor_id == name]
+            yield Section(sums, tuple(_line(found, quota, reach, form) for quota in here))
+
+
+def _line(found: Standing, quota: Quota, reach: Reach, form: Form) -> Line:
+    typed = form.typed.get(str(quota.pk))
     row = found.rows[quota.tenant_id, quota.flavor_id, quota.cluster_id]
     texts = texts_of(quota)
     wrong = form.wrong.get(str(quota.pk), {})
@@ -349,7 +360,7 @@ def _line(
             words for name, all_words in wrong.items() if name not in texts for words in all_words
         ],
         gone=typed is not None and typed.gone,
-        can_edit=can_edit,
+        can_edit=quota.tenant_id in reach.managed,
         guaranteed_used=found.used(row, GUARANTEED),
         spot=found.used(row, SPOT),
         borrowed=found.borrowed(row),

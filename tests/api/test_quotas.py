@@ -1,11 +1,17 @@
 """Quotas over REST: set by who manages the tenant, read with what is used, refused in words."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from accounting.services.prices import PriceScope, set_price
-from clusters.models import Flavor
+from clusters.models import Cluster, Flavor
+from federation.core.cycle import decide
+from federation.models import Attempt
+from federation.selectors.snapshot import take_snapshot
+from kit.intervals import iso
 from quotas.models import Quota
 from quotas.services.rows import set_quota
 from tenancy.models import Tenant
@@ -169,6 +175,45 @@ def test_a_plan_tells_what_would_start_and_what_would_not(world: World) -> None:
     assert more["held_back"] == []
     job.refresh_from_db()
     assert job.state == "queued"
+
+
+def test_a_plan_tells_whom_an_owner_would_evict(world: World) -> None:
+    for service_class in ("guaranteed", "spot"):
+        set_price(
+            actor=None, scope=PriceScope("h100-sxm-80", service_class), nano_per_gpu_hour=10**9,
+            currency="USD", effective_from=NOW, now=NOW,
+        )  # fmt: skip
+    spot = world.job(**{"class": "spot"})
+    nodes = [f"n{number}" for number in range(1, 9)]
+    world.bind(spot)
+    Attempt.objects.update(service_class="spot", nodes=nodes, started_at=NOW)
+    waiting = world.job(**{"class": "guaranteed"})
+    row = {"tenant": TEAM, "flavor": "h100-sxm-80", "guaranteed": 64}
+    planned = world.ada.post("/quotas/plan", {"rows": [row]}).json()
+    assert [one["id"] for one in planned["claimed"]] == [str(waiting.uuid)]
+    assert [one["id"] for one in planned["reclaimed"]] == [str(spot.uuid)]
+    assert planned["started"] == []
+
+
+def test_a_grant_is_what_a_cycle_decides_on_while_it_holds(world: World) -> None:
+    set_price(
+        actor=None, scope=PriceScope("h100-sxm-80", "guaranteed"), nano_per_gpu_hour=10**9,
+        currency="USD", effective_from=NOW, now=NOW,
+    )  # fmt: skip
+    put(world, guaranteed=0)
+    job, now = world.job(**{"class": "guaranteed"}), timezone.now()
+    until = iso(now + timedelta(days=1))
+    body = {"tenant": TEAM, "flavor": "h100-sxm-80", "amount": 64, "until": until, "why": "x"}
+    asked = world.alice.post("/quotas/requests", body).json()
+    assert decide(take_snapshot(now)).bindings == ()
+    world.ada.post(f"/quotas/requests/{asked['id']}/approve", {})
+    (binding,) = decide(take_snapshot(timezone.now())).bindings
+    assert (binding.job, binding.service_class) == (job.id, "guaranteed")
+    Cluster.objects.update(last_seen_at=now + timedelta(days=1))
+    assert decide(take_snapshot(now + timedelta(days=1))).bindings == ()
+    world.bind(job)
+    over = decide(take_snapshot(now + timedelta(days=1)))  # it holds on to what it has
+    assert (over.bindings, over.promotions, over.claims) == ((), (), ())
 
 
 @pytest.mark.parametrize(

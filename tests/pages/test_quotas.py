@@ -14,7 +14,7 @@ from quotas.models import Quota, QuotaRequest
 from quotas.services.requests import Wish, ask
 from quotas.services.rows import set_quota
 from tenancy.models import AuditEntry, Role, Tenant, User
-from tenancy.services.access import set_member
+from tenancy.services.access import create_tenant, set_member
 from tests.pages.scene import Scene
 
 H100 = "h100-sxm-80"
@@ -216,6 +216,28 @@ def test_undo_is_a_new_change_by_the_same_rules(scene: Scene, quotas: dict[str, 
     assert ada.post("/quotas/undo/999999", {"why": "x"}).status_code == 404
     rival = AuditEntry.objects.filter(object_id__startswith="rival ").latest("id")
     assert browser(scene.mia).post(f"/quotas/undo/{rival.pk}", {"why": "x"}).status_code == 404
+
+
+def test_the_table_is_narrowed_and_never_longer_than_a_form_may_be(
+    scene: Scene, quotas: dict[str, Quota], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = browser(scene.admin)
+    narrow = ada.get(f"/quotas?tenant=acme/vision&flavor={H100}").content.decode()
+    assert f"guaranteed:{quotas['acme/vision'].pk}" in narrow
+    assert f"guaranteed:{quotas['acme/speech'].pk}" not in narrow
+    body = {**sent(quotas["acme/vision"], guaranteed=60), "act": "save", "why": "narrow"}
+    response = ada.post("/quotas?tenant=acme/vision", body)
+    assert response["Location"] == "/quotas?tenant=acme/vision"
+    assert ada.get("/quotas?what=5").status_code == 404
+    acme = quotas["acme"].tenant
+    for number in range(130):
+        tenant = create_tenant(actor=None, name=f"t{number}", parent=acme, now=scene.now)
+        Quota.objects.create(tenant=tenant, flavor_id=H100)
+    page = ada.get("/quotas")
+    assert "14 more rows are not shown" in words(page)
+    fields = re.findall(r'name="([a-z_]+:\d+)"', page.content.decode())
+    body = dict.fromkeys(fields, "") | {"act": "preview"}
+    assert ada.post("/quotas", body).status_code in (200, 422)
 
 
 def test_an_undo_that_no_longer_fits_says_why(scene: Scene) -> None:

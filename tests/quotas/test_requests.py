@@ -1,9 +1,11 @@
 """Requests and grants over PostgreSQL: what holds when, and that the tree always fits."""
 
 from datetime import timedelta
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from clusters.models import Flavor
 from clusters.services.configure import set_cluster_flavor
@@ -256,3 +258,36 @@ def test_an_owner_shares_out_only_what_a_tenant_above_has(ada: User) -> None:
     with pytest.raises(ConflictError):
         grant(owner, asked(ada, 25))
     assert grant(owner, asked(ada, 24)).decided_by == owner
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_who_decide_at_the_same_moment_decide_once(transactional_db: None) -> None:
+    ada = make.admin()
+    set_cluster_flavor(
+        actor=None, cluster=make.cluster(), flavor=make.flavor(), device="h100", now=NOW
+    )
+    put("acme", 64)
+    request = asked(ada, 8, "acme/vision")
+    start, told = Barrier(4), []
+
+    def decide(number: int) -> None:
+        try:
+            start.wait(timeout=20)
+            act = grant if number % 2 else reject_it
+            act(ada, request)
+            told.append("decided")
+        except ConflictError as error:
+            told.append(error.code)
+        finally:
+            connection.close()
+
+    def reject_it(actor: User, one: QuotaRequest) -> QuotaRequest:
+        return reject(actor=actor, request=one, now=NOW)
+
+    threads = [Thread(target=decide, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert sorted(told) == ["decided", *["request_decided"] * 3]
+    assert AuditEntry.objects.filter(object_type="quota_request").count() == 2
