@@ -65,7 +65,9 @@ class UsageInterval(models.Model):
     `ended_at` are our clock: when we were told, or decided. `skew_ms` (cluster's clock minus ours,
     as measured at the start) maps our moments onto the cluster's clock. [started_ms, metered_ms)
     is posted. `reported_end_ms` is the run's end as last reported; an `ended_ms` beyond it was
-    posted before the report and awaits a counter-transfer. `price_missing` sets it aside until
+    posted before the report and awaits a counter-transfer. While the run lasts, `confirmed_ms` is the
+    last midnight that its cluster was seen to have it beyond: up to there it may be posted.
+    `price_missing` sets it aside until
     prices change. Job, person and labels are plain values: they outlive what they name.
     """
 
@@ -86,6 +88,7 @@ class UsageInterval(models.Model):
     ended_ms = models.BigIntegerField(null=True)
     reported_end_ms = models.BigIntegerField(null=True)
     metered_ms = models.BigIntegerField()
+    confirmed_ms = models.BigIntegerField(default=0, db_default=0)
     skew_ms = models.BigIntegerField(default=0)
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)

@@ -1,13 +1,13 @@
 """Metering, rating and posting: from intervals to sealed batches of transfers."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
 from accounting.core.posting import (
     GENESIS,
@@ -22,12 +22,8 @@ from accounting.models import Batch, Transfer, UsageInterval, UsageRecord
 from accounting.selectors.costs import UNPOSTED, usage_of
 from accounting.selectors.prices import whole_book
 from accounting.services.locks import try_poster_lock
-from clusters.models import Cluster
-from kit.intervals import DAY_MS, to_ms
+from kit.intervals import to_ms
 
-# A run that is still open is posted up to a midnight only this long after it, and only when its
-# cluster was read since: so the end of a run that ended before midnight is told first.
-SETTLE_MS = 600_000
 logger = logging.getLogger(__name__)
 
 
@@ -60,19 +56,18 @@ class _Work:
 def meter_and_post(*, now: datetime, limit: int = 1000) -> Posted:
     """Meters, rates and posts at most `limit` intervals in one batch, or nothing at all.
 
-    Runs whose end was reported are metered to it, others to a midnight that is past and settled:
-    also what a change of class closed, as the run may have ended before that, unseen.
+    Runs whose end was reported are metered to it, others to the last midnight that they were seen
+    to last beyond: also what a change of class closed, as the run may have ended before, unseen.
     Usage that no price covers is set aside until prices change, counted, never billed at zero; what
     is priced before the gap is posted. A crash leaves nothing behind: all is one transaction, and
     ids are made of the facts. A constant number of statements, whatever the number of intervals.
     """
     if not try_poster_lock():
         return Posted(is_busy=True)
-    horizons = _horizons(to_ms(now))
-    due = _due(horizons, limit)
+    due = _due(limit)
     if not due:
         return Posted()
-    work = _rate_all(due, horizons, whole_book())
+    work = _rate_all(due, whole_book())
     _mark(work)
     if not work.postings:
         return Posted(intervals=len(due), unpriced=len(work.unpriced))
@@ -86,23 +81,9 @@ def meter_and_post(*, now: datetime, limit: int = 1000) -> Posted:
     )
 
 
-def _horizons(now_ms: int) -> dict[UUID, int]:
-    """By cluster: the midnight (its clock) up to which its open runs may be metered."""
-    seen = Cluster.objects.exclude(last_seen_at=None).values_list(
-        "id", "last_seen_at", "clock_skew_ms"
-    )
-    return {
-        cluster_id: (min(to_ms(last_seen_at), now_ms) + skew_ms - SETTLE_MS) // DAY_MS * DAY_MS
-        for cluster_id, last_seen_at, skew_ms in seen
-        if last_seen_at is not None
-    }
-
-
-def _due(horizons: dict[UUID, int], limit: int) -> Sequence[UsageInterval]:
+def _due(limit: int) -> Sequence[UsageInterval]:
     """Intervals with something to meter, locked; one that is being told of waits for next time."""
-    is_due = Q(reported_end_ms__isnull=False)
-    for cluster_id, horizon_ms in horizons.items():
-        is_due |= Q(cluster=cluster_id, metered_ms__lt=horizon_ms)
+    is_due = Q(reported_end_ms__isnull=False) | Q(confirmed_ms__gt=F("metered_ms"))
     rows = (
         UsageInterval.objects.filter(UNPOSTED, is_due, price_missing=False)
         .select_related("tenant")
@@ -112,19 +93,19 @@ def _due(horizons: dict[UUID, int], limit: int) -> Sequence[UsageInterval]:
     return list(rows[:limit])
 
 
-def _rate_all(due: Iterable[UsageInterval], horizons: dict[UUID, int], book: PriceBook) -> _Work:
+def _rate_all(due: Iterable[UsageInterval], book: PriceBook) -> _Work:
     work = _Work()
     for interval in due:
-        _rate_one(interval, _until_ms(interval, horizons), book, work)
+        _rate_one(interval, _until_ms(interval), book, work)
     return work
 
 
-def _until_ms(interval: UsageInterval, horizons: Mapping[UUID, int]) -> int:
+def _until_ms(interval: UsageInterval) -> int:
     """Up to where an interval may be metered."""
     if interval.reported_end_ms is not None and interval.ended_ms is not None:
         return interval.ended_ms
-    horizon_ms = horizons[interval.cluster_id]
-    return horizon_ms if interval.ended_ms is None else min(interval.ended_ms, horizon_ms)
+    confirmed_ms = interval.confirmed_ms
+    return confirmed_ms if interval.ended_ms is None else min(interval.ended_ms, confirmed_ms)
 
 
 def _rate_one(interval: UsageInterval, until_ms: int, book: PriceBook, work: _Work) -> None:

@@ -15,11 +15,13 @@ from django.db.models import F
 
 from accounting.core.runs import Known, NewEnd, Settlement, Told, interval_id, settle
 from accounting.models import UsageInterval
+from accounting.selectors.costs import UNPOSTED
 from clusters.models import Cluster
 from kit.bulk import among, insert_rows
 from kit.errors import ConflictError, MusterError
-from kit.intervals import from_ms
+from kit.intervals import DAY_MS, from_ms
 
+SETTLE_MS = 600_000  # the end of a run that ended before a midnight is told within so long
 _KNOWN = [column.name for column in fields(Known)]
 
 
@@ -169,6 +171,32 @@ def record_runs(*, facts: Sequence[RunFact], now: datetime) -> RunsTold:
             if settlement.why
         },
     )
+
+
+def confirm_runs(*, cluster_id: UUID, lasting: Mapping[UUID, int], read_ms: int) -> int:
+    """Notes that runs lasted when their cluster was read (our clock); of how many intervals.
+
+    `lasting` gives by attempt the start of the run; one that is in doubt is not among them. They may
+    be posted up to the last midnight that is settled then: what ended before it was told by now. One
+    look where no run crosses a midnight.
+    """
+    skew_ms = Cluster.objects.values_list("clock_skew_ms", flat=True).get(id=cluster_id)
+    midnight_ms = (read_ms + skew_ms - SETTLE_MS) // DAY_MS * DAY_MS
+    crossing = UsageInterval.objects.filter(
+        UNPOSTED,
+        cluster_id=cluster_id,
+        reported_end_ms=None,
+        metered_ms__lt=midnight_ms,
+        confirmed_ms__lt=midnight_ms,
+    )
+    found = [
+        key
+        for key, attempt_id, start_ms in crossing.values_list("id", "attempt_id", "run_start_ms")
+        if lasting.get(attempt_id) == start_ms
+    ]
+    if not found:
+        return 0
+    return crossing.filter(id__in=among(found)).update(confirmed_ms=midnight_ms)
 
 
 def _write(facts: Sequence[RunFact], now: datetime) -> None:

@@ -130,6 +130,13 @@ class Verdict:
         """
         return self.is_whole and (bool(self.runs) or self.phase is Phase.ENDED)
 
+    @property
+    def lasting_ms(self) -> int | None:
+        """The start of the run that lasts, where that is beyond doubt."""
+        if self.seen is None or not self.seen.state.holds_nodes or not self.tells_runs:
+            return None
+        return next((run.start_ms for run in self.runs if run.end_ms is None), None)
+
 
 def judge(
     attempt: OpenAttempt, objects: Sequence[GangSeen], reading: Reading | None, now_ms: int

@@ -10,10 +10,10 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from accounting.core.runs import Told
-from accounting.services.usage import record_runs
+from accounting.services.usage import confirm_runs, record_runs
 from clusters.core.domains import shared_tier
 from clusters.models import Command, Node
-from clusters.services.orders import order_cancel, order_orphan_ends, orphan_key
+from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.reconciliation import (
     After,
@@ -32,7 +32,6 @@ from federation.selectors.attempts import (
     AttemptFacts,
     LastReading,
     attempts_to_change,
-    ended_attempts,
     last_reading,
     node_facts,
     open_attempts,
@@ -41,6 +40,7 @@ from federation.selectors.attempts import (
 from federation.services.billing import run_facts
 from federation.services.checkpoint import record_notes
 from federation.services.rebuilt import note_rebuilt
+from federation.services.strays import cancel_orphans, living_orphans
 from kit.bulk import among, update_rows
 from kit.intervals import from_ms, to_ms
 from tenancy.services.records import Change, ring, write_events
@@ -110,33 +110,50 @@ def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
     last = last_reading(cluster_id)
     seen = chain.from_iterable(last.objects.values())
     record_notes(cluster_id=cluster_id, gangs=seen, now=now)
-    differing = [attempt.id for attempt, *_ in _differing(open_attempts(cluster_id), last, now)]
-    orphans = _orphans(cluster_id, last)
-    if not differing and not orphans:
-        return 0
+    judged = list(_judged(open_attempts(cluster_id), last, now))
+    differing = [attempt.id for attempt, verdict, _ in judged if _differs(attempt, verdict)]
+    orphans = living_orphans(cluster_id, last)
+    steps = _change(cluster_id, differing, orphans, last, now) if differing or orphans else []
+    if last.reading is not None:
+        lasting = {
+            attempt.id: verdict.lasting_ms
+            for attempt, verdict, _ in judged
+            if verdict.lasting_ms is not None
+        }
+        confirm_runs(cluster_id=cluster_id, lasting=lasting, read_ms=last.reading.begun_ms)
+    if any(step.verdict.phase is Phase.LOST for step in steps):
+        note_rebuilt(cluster_id=cluster_id, now=now)
+    return len(steps)
+
+
+def _change(
+    cluster_id: UUID,
+    differing: Sequence[UUID],
+    orphans: Sequence[tuple[str, str]],
+    last: LastReading,
+    now: datetime,
+) -> list[Step]:
+    """Judges the attempts again under locks and writes what differs; each with its verdict."""
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [2, cluster_id.int % 2**31])
         job_ids = Attempt.objects.filter(id__in=among(differing)).values("job_id")
         list(Job.objects.filter(id__in=job_ids).order_by("id").select_for_update().values("id"))
         attempts = attempts_to_change(cluster_id, differing)
-        steps = [Step(*found) for found in _differing(attempts, last, now)]
+        steps = [Step(*one) for one in _judged(attempts, last, now) if _differs(*one[:2])]
         _apply(cluster_id, steps, now)
-        _cancel_orphans(cluster_id, orphans, now)
-    if any(step.verdict.phase is Phase.LOST for step in steps):
-        note_rebuilt(cluster_id=cluster_id, now=now)
-    return len(steps)
+        cancel_orphans(cluster_id, orphans, now)
+    return steps
 
 
-def _differing(
+def _judged(
     attempts: Sequence[AnAttempt], last: LastReading, now: datetime
 ) -> Iterator[tuple[AnAttempt, Verdict, Order]]:
-    """Attempts whose verdict differs from what they are, with it and with the order to submit."""
+    """Attempts, each with the verdict on it and with the order to submit."""
     now_ms = to_ms(now)
     for attempt, value in with_orders(attempts):
         verdict = judge(value, last.objects.get(attempt.fence, ()), last.reading, now_ms)
-        if _differs(attempt, verdict):
-            yield attempt, verdict, value.submit
+        yield attempt, verdict, value.submit
 
 
 def _told_runs(verdict: Verdict) -> list[list[int | None]]:
@@ -357,41 +374,3 @@ def _converge(fences: Sequence[str], now: datetime) -> None:
     Command.objects.filter(
         fence__in=fences, kind=Command.Kind.SUBMIT, state=Command.State.DONE
     ).update(state=Command.State.WAITING, not_before=now)
-
-
-def _orphans(cluster_id: UUID, last: LastReading) -> list[tuple[str, str]]:
-    """(fence, account) of living objects whose attempt is over with us: they must not run.
-
-    A fence that we do not know at all is somebody else's, or an older database's: untouched.
-    """
-    alive = {
-        (fence, seen.account)
-        for fence, objects in last.objects.items()
-        for seen in objects
-        if not seen.state.is_final
-    }
-    if not alive:
-        return []
-    over = ended_attempts({fence for fence, _ in alive})
-    keys = {
-        orphan_key(cluster_id, fence, account): (fence, account)
-        for fence, account in sorted(alive)
-        if fence in over and over[fence].cluster_id == cluster_id
-    }
-    known = dict(Command.objects.filter(key__in=keys).values_list("key", "answered_at"))
-    return [
-        orphan
-        for key, orphan in keys.items()
-        if key not in known or _cancelled_before(known[key], last)
-    ]
-
-
-def _cancelled_before(answered_at: datetime | None, last: LastReading) -> bool:
-    """Whether the object lives on in a reading begun after its cancel was answered."""
-    reading = last.reading
-    return answered_at is not None and reading is not None and reading.begun_ms > to_ms(answered_at)
-
-
-def _cancel_orphans(cluster_id: UUID, orphans: Sequence[tuple[str, str]], now: datetime) -> None:
-    for fence, account in orphans:
-        order_orphan_ends(cluster_id=cluster_id, fence=fence, accounts=[account], now=now)

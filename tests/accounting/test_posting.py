@@ -14,8 +14,8 @@ from accounting import tasks
 from accounting.models import Batch, Transfer, UsageInterval, UsageRecord
 from accounting.selectors.ledger import backlog, verify_ledger
 from accounting.services.posting import meter_and_post
-from accounting.services.usage import change_class, record_run, record_runs
-from kit.intervals import DAY_MS, HOUR_MS, from_ms
+from accounting.services.usage import change_class, confirm_runs, record_run, record_runs
+from kit.intervals import DAY_MS, HOUR_MS, from_ms, to_ms
 from tests.accounting.oracle import exact_cost
 from tests.accounting.world import (
     DAY0,
@@ -40,6 +40,24 @@ def test_a_closed_run_is_posted_once(world: World) -> None:
     assert transfer.debit == f"tenant:{world.pretrain.id}"
     assert transfer.credit == f"revenue:{world.alpha.id}:guaranteed"
     assert Batch.objects.count() == 1
+
+
+def test_a_run_in_doubt_is_not_posted_however_many_midnights_pass(world: World) -> None:
+    """Its cluster answers and does not have it: nobody knows how long it lasted."""
+    world.price()
+    lasts, doubtful = world.run(), world.run()
+    record_runs(facts=[lasts, doubtful], now=NOW)
+    read_ms = to_ms(DAY0 + timedelta(days=3, hours=1))
+    cluster = lasts.cluster_id
+    lasting = {lasts.attempt_id: lasts.run_start_ms, doubtful.attempt_id: START - HOUR_MS}
+    assert confirm_runs(cluster_id=cluster, lasting=lasting, read_ms=read_ms) == 1
+    assert confirm_runs(cluster_id=cluster, lasting=lasting, read_ms=read_ms) == 0
+    post_all(DAY0 + timedelta(days=4))
+    billed = dict(UsageInterval.objects.values_list("attempt_id", "metered_ms"))
+    assert billed == {
+        lasts.attempt_id: to_ms(DAY0 + timedelta(days=3)),
+        doubtful.attempt_id: START,
+    }
 
 
 def test_an_open_run_is_posted_up_to_a_settled_midnight_of_a_cluster_that_was_read(
@@ -232,7 +250,7 @@ def test_posting_takes_a_constant_number_of_statements(
 ) -> None:
     world.price()
     record_runs(facts=[world.run(end_ms=START + HOUR_MS) for _ in range(number)], now=NOW)
-    with django_assert_num_queries(11):
+    with django_assert_num_queries(10):
         meter_and_post(now=NOW)
     assert posted_nano() == number * 16 * USD
 

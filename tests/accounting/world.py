@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 from accounting.models import Price, Transfer, UsageInterval
 from accounting.services.posting import Posted, meter_and_post
 from accounting.services.prices import PriceScope, set_price
-from accounting.services.usage import RunFact
+from accounting.services.usage import RunFact, confirm_runs
 from clusters.models import Cluster, Flavor
 from kit.intervals import HOUR_MS, to_ms
 from tenancy.models import Tenant, User
@@ -83,8 +83,11 @@ class World:
         )
 
     def seen(self, moment: datetime) -> None:
-        """Both clusters were read at that moment."""
+        """Both clusters were read at that moment, and had every run that is not over."""
         Cluster.objects.update(last_seen_at=moment)
+        lasting = dict(UsageInterval.objects.values_list("attempt_id", "run_start_ms"))
+        for cluster in Cluster.objects.values_list("id", flat=True):
+            confirm_runs(cluster_id=cluster, lasting=lasting, read_ms=to_ms(moment))
 
 
 def build_world() -> World:

@@ -218,5 +218,5 @@ def test_the_number_of_statements_does_not_grow_with_the_jobs(
     for _ in range(12):
         ran(world)
     meter_and_post(now=NOW + HOUR)
-    with django_assert_max_num_queries(15):  # type: ignore[operator]
+    with django_assert_max_num_queries(16):  # type: ignore[operator]
         assert prune_jobs(keep_days=DAYS, now=LATER) == 12

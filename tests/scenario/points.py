@@ -187,7 +187,7 @@ CRASH_POINTS = (
     "observe.observe > observe.store",
     "observe.observe > observe.store_failure",
     "posting.meter_and_post",
-    "reconcile.reconcile_cluster",
+    "reconcile.reconcile_cluster > reconcile.change",
     "reconcile.reconcile_cluster > checkpoint.record_proofs",
     "reconcile.reconcile_cluster > rebuilt.write",
     "rotate.rotate_credentials",

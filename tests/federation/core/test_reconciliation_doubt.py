@@ -164,3 +164,15 @@ def test_what_may_still_start_counts_before_what_nobody_has(
     verdict = judge(value, [*doubts, waits], reading, T0)
     assert verdict.seen == waits
     assert verdict.phase is not Phase.ENDED
+
+
+@given(ATTEMPTS, DOUBTS, READINGS)
+def test_what_only_accounting_has_is_not_beyond_doubt(
+    value: OpenAttempt, objects: list[GangSeen], reading: Reading | None
+) -> None:
+    """It is not billed past a midnight before more is known."""
+    assert judge(value, objects, reading, T0).lasting_ms is None
+    lost = judge(attempt(phase=Phase.RUNNING, started_ms=T0), [], look(), T0 + 10)
+    assert (lost.phase, lost.lasting_ms) == (Phase.LOST, None)
+    running = seen(GangState.RUNNING, runs=ran(T0 + 5, None, GangState.RUNNING))
+    assert judge(attempt(), [running], look(), T0 + 10).lasting_ms == T0 + 5
