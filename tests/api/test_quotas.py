@@ -14,7 +14,7 @@ from federation.selectors.snapshot import take_snapshot
 from kit.intervals import iso
 from quotas.models import Quota
 from quotas.services.rows import set_quota
-from tenancy.models import Tenant
+from tenancy.models import AuditEntry, Tenant
 from tests import make
 from tests.api.world import TEAM, World
 from tests.make import NOW
@@ -175,6 +175,25 @@ def test_a_plan_tells_what_would_start_and_what_would_not(world: World) -> None:
     assert more["held_back"] == []
     job.refresh_from_db()
     assert job.state == "queued"
+
+
+def test_an_act_is_set_back_by_who_manages_it(world: World) -> None:
+    put(world, "acme", guaranteed=64, why="plan")
+    put(world, guaranteed=32, why="plan")
+    put(world, guaranteed=48, why="more")
+    entry = AuditEntry.objects.get(why="more").pk
+    address = f"/quotas/changes/{entry}/undo"
+    assert world.alice.post(address, {"why": "x"}).status_code == 403
+    assert world.charlie.post(address, {"why": "x"}).status_code == 404
+    for body in ({}, {"why": " "}, {"why": 5}, {"why": "x", "what": 5}):
+        assert world.ada.post(address, body).status_code == 422
+    (change,) = world.ada.post(address, {"why": "not so"}).json()["changes"]
+    assert (change["before"]["guaranteed"], change["after"]["guaranteed"]) == (48, 32)
+    again = world.ada.post(address, {"why": "not so"})
+    assert (again.status_code, again.json()["code"]) == (409, "changed_since")
+    for unknown in (10**18, 10**30):
+        path = f"/quotas/changes/{unknown}/undo"
+        assert world.ada.post(path, {"why": "x"}).status_code == 404
 
 
 def test_a_plan_tells_whom_an_owner_would_evict(world: World) -> None:

@@ -48,6 +48,7 @@ def path_of(route: str, job: object = UNKNOWN_ID, tenant: str = TEAM) -> str:
         ("<uuid:token_id>", UNKNOWN_ID),
         ("<uuid:case_id>", UNKNOWN_ID),
         ("<uuid:request_id>", UNKNOWN_ID),
+        ("<int:entry_id>", "999999999"),
         ("<slug:action>", "cancel"),
         ("<slug:name>", "aurora"),
         ("<slug:flavor>", "h100-sxm-80"),
@@ -174,7 +175,7 @@ def test_the_openapi_document_is_without_warnings(db: None, tmp_path: Any) -> No
     text = target.read_text()
     for route, _ in ROUTES:
         plain = route.replace("<uuid:", "{").replace("<slug:", "{").replace("<path:", "{")
-        plain = plain.replace("<str:", "{")
+        plain = plain.replace("<str:", "{").replace("<int:", "{")
         assert f"/api/v1/{plain.replace('>', '}')}:" in text, route
     assert "/api/v1/events:" in text
 
