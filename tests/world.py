@@ -33,6 +33,7 @@ from federation.models import Job
 from federation.selectors.attempts import fences_to_look_up
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import begin_term, commit_plan
+from federation.services.evict import tend_evictions
 from federation.services.life import tend_clusters
 from federation.services.reconcile import reconcile_cluster
 from federation.services.submit import submit_jobs
@@ -226,6 +227,7 @@ class World:
     def decide(self) -> None:
         """One cycle of the arbiter."""
         tend_clusters(now=utc_now())
+        tend_evictions(now=utc_now())
         self.epoch = self.epoch or begin_term(now=utc_now())
         plan = decide(take_snapshot(utc_now()))
         commit_plan(plan=plan, epoch=self.epoch, now=utc_now())

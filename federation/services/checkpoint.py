@@ -28,7 +28,9 @@ WITH proven AS (
     FROM jsonb_to_recordset(%s::jsonb) AS given(
         attempt_id uuid, step bigint, path text, source text)
     WHERE attempt.id = given.attempt_id AND attempt.state <> 'ended'
-        AND (attempt.saved_step IS NULL OR attempt.saved_step < given.step)
+        AND (attempt.saved_step IS NULL OR attempt.saved_step < given.step
+            OR (attempt.saved_step = given.step AND attempt.saved_at < attempt.signal_asked_at
+                AND given.source = 'job'))
     RETURNING attempt.job_id, attempt.number, given.step, given.path, given.source)
 UPDATE federation_job AS job SET saved_step = proven.step, saved_at = %s
 FROM proven WHERE job.id = proven.job_id
@@ -64,7 +66,8 @@ class Proof:
 def prove_checkpoint(*, job_id: UUID, fence: str, step: int, path: str, now: datetime) -> Attempt:
     """What an attempt of the job says itself; the attempt with what stands proven then.
 
-    A step that is not beyond the proven one changes nothing, so that saying it twice is saying it once.
+    A step that is not beyond the proven one changes nothing, so that saying it twice is saying it once;
+    except that a job that was asked to save may answer that the proven step is its newest still.
 
     Raises:
         NotFoundError: the fence is none of this job.
@@ -76,10 +79,17 @@ def prove_checkpoint(*, job_id: UUID, fence: str, step: int, path: str, now: dat
     attempt = Attempt.objects.get(fence=fence)
     if attempt.state == Attempt.State.ENDED:
         raise AttemptOverError(f"Attempt {attempt.number} is over: {attempt.end_cause or 'ended'}.")
-    if attempt.saved_step is None or step > attempt.saved_step:
+    if _is_news(attempt, step):
         _record([Proof(attempt.id, step, path, FROM_JOB)], now)
         attempt.saved_step, attempt.saved_at, attempt.saved_path = step, now, path
     return attempt
+
+
+def _is_news(attempt: Attempt, step: int) -> bool:
+    if attempt.saved_step is None or attempt.saved_at is None or step > attempt.saved_step:
+        return True
+    asked_at = attempt.signal_asked_at
+    return step == attempt.saved_step and asked_at is not None and attempt.saved_at < asked_at
 
 
 @transaction.atomic

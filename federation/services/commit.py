@@ -16,11 +16,12 @@ from django.db.models import Exists, F, OuterRef, Subquery
 from clusters.core.gang import Gang
 from clusters.models import Cluster, ClusterAccount, Command
 from federation.core.lifecycle import JobState
-from federation.core.plan import Binding, Plan
+from federation.core.plan import Binding, Claim, Plan
 from federation.core.proof import resume_environment
 from federation.core.spec import JobSpec
 from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
+from federation.services.evict import claim, release
 from federation.services.promote import promote
 from federation.services.reasons import array_of, write_reasons
 from federation.services.revisions import Revisions, lock_quotas, quotas_as_seen
@@ -40,13 +41,14 @@ class TermLostError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What came of a plan: written and stale bindings, promotions, reasons; clusters with orders."""
+    """What came of a plan: bindings, stale ones, reasons, promotions, claims; clusters with orders."""
 
     bound: int
     stale: int
     told: int
     clusters: tuple[UUID, ...]
     promoted: int = 0
+    claimed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def begin_term(*, now: datetime) -> int:
 
 
 def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> Committed:
-    """Writes a plan, in three transactions: what it binds, promotes, and tells.
+    """Writes a plan, in four transactions: what it binds, promotes, claims, and tells.
 
     The number of statements does not depend on the number of jobs. `took_ms` is how long deciding
     took, for the record.
@@ -92,9 +94,11 @@ def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> C
     if plan.bindings:
         orders, stale = _bind(plan, epoch=epoch, now=now, took_ms=took_ms)
     promoted = _promote(plan, epoch=epoch, now=now) if plan.promotions else 0
+    claims = _claim(plan, epoch=epoch, now=now) if plan.claims or plan.released else ()
     told = _tell(plan, epoch=epoch, now=now)
-    clusters = tuple(sorted({order.binding.cluster for order in orders}))
-    return Committed(len(orders), len(stale), told, clusters, promoted)
+    ordered = {order.binding.cluster for order in orders} | {c.binding.cluster for c in claims}
+    clusters = tuple(sorted(ordered))
+    return Committed(len(orders), len(stale), told, clusters, promoted, len(claims))
 
 
 @transaction.atomic
@@ -115,6 +119,14 @@ def _promote(plan: Plan, *, epoch: int, now: datetime) -> int:
     """Writes the promotions that still hold; how many."""
     _require_epoch(epoch)
     return promote(plan=plan, now=now)
+
+
+@transaction.atomic
+def _claim(plan: Plan, *, epoch: int, now: datetime) -> tuple[Claim, ...]:
+    """Gives back what was kept and is not any more; writes the claims that still hold; they."""
+    _require_epoch(epoch)
+    release(jobs=plan.released, now=now)
+    return claim(plan=plan, now=now)
 
 
 @transaction.atomic
@@ -283,6 +295,7 @@ def _write_orders(orders: Sequence[_Order], now: datetime) -> None:
         return
     insert_rows(Attempt, [_attempt_row(order, now) for order in orders])
     insert_rows(Command, [_command_row(order, now) for order in orders])
+    release(jobs=[order.binding.job for order in orders], now=now)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE federation_job SET state = %s, class_now = bound.class, version = version + 1,"

@@ -33,6 +33,7 @@ from federation.core.spec import JobSpec, parse_spec
 from federation.selectors.attempts import fences_to_look_up
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import begin_term, commit_plan
+from federation.services.evict import tend_evictions
 from federation.services.life import tend_clusters
 from federation.services.reconcile import reconcile_cluster
 from kit import ids
@@ -68,6 +69,7 @@ class House:
         exit_code: int = 0,
         restarts: int = 3,
         saves: int | None = None,
+        priority: int = 500,
     ) -> JobSpec:
         """A parsed job that takes whole nodes for so many seconds.
 
@@ -81,6 +83,7 @@ class House:
             {
                 "checkpoint": None if saves is None else {"signal": "USR1", "grace": 60},
                 "tenant": self.tenant.path,
+                "priority": priority,
                 "flavors": [FLAVOR],
                 "gang": {"nodes": nodes, "gpus_per_node": 8, "max_restarts": restarts},
                 "time_limit": "0:30:00",
@@ -116,6 +119,7 @@ class House:
             now = self.laboratory.clock()
             epoch = epoch or begin_term(now=now)
             tend_clusters(now=now)
+            tend_evictions(now=now)
             commit_plan(plan=decide(take_snapshot(now)), epoch=epoch, now=now)
             self.epoch = epoch
 

@@ -87,6 +87,7 @@ class Simulated:
     running: Running
     doubtful: set[str] = field(default_factory=set)
     _known: dict[tuple[str, int, int], Known] = field(default_factory=dict)
+    _outcomes: dict[tuple[str, int, int], tuple[State, int]] = field(default_factory=dict)
 
     def control(self, deed: str, **data: Any) -> dict[str, Any]:
         """Pulls a lever of the laboratory."""
@@ -108,8 +109,9 @@ class Simulated:
         """Every run of ours that its controller or its accounting has or ever had.
 
         Called at every step. It also finds of what its accounting does not tell the truth: of runs
-        that it does not have (any more), of those that are over and have no end there, and of those
-        that it closed itself when their controller came back without them.
+        that it does not have (any more), of those that are over and have no end there, of those that
+        it closed itself when their controller came back without them, and of those whose end it tells
+        otherwise than before.
         """
         now_ms = self.running.now_ms()
         world = self.running.world
@@ -127,6 +129,9 @@ class Simulated:
             if run.start_ms <= 0:
                 continue
             kept.add(key)
+            outcome = (run.state, run.end_ms)
+            if run.end_ms and self._outcomes.setdefault(key, outcome) != outcome:
+                self.doubtful.add(run.request.name)  # it was over, and is told otherwise now
             ended_ms = run.end_ms or (self._known[key].end_ms if key in self._known else 0)
             gpus = sum(len(share.gpus) for share in run.shares.values())
             self._known[key] = Known(

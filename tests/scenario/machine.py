@@ -1,7 +1,7 @@
 """The scenario machine: Hypothesis draws the steps of `Scenario`, and shrinks what fails."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -66,12 +66,14 @@ class ScenarioMachine(RuleBasedStateMachine):
         exit_code=st.sampled_from([0, 0, 0, 3]),
         restarts=st.integers(0, 3),
         kill=st.integers(0, 1),
+        saves=st.sampled_from([None, None, 2, 90]),
+        priority=st.sampled_from([500, 500, 100, 900]),
     )
-    def submit(self, **step: int) -> None:
+    def submit(self, **step: Any) -> None:
         self.scenario.submit(**step)
 
     @rule(
-        action=st.sampled_from(["cancel", "hold", "release", "edit"]),
+        action=st.sampled_from(["cancel", "hold", "release", "edit", "checkpoint"]),
         job=NUMBERS,
         kill=st.integers(0, 1),
     )

@@ -27,8 +27,9 @@ from tests.scenario.lab import ACCOUNT, Simulated, mark_of
 from tests.scenario.truth import Tables, check_quiet, check_step, tables
 
 FURTHEST_MS = 20 * 60_000  # a token of ours is valid for half an hour
-# How long the quiet lasts at most: short steps first, so that little happens unseen; six hours.
-QUIET_MS = (*[5_000] * 8, *[60_000] * 12, *[600_000] * 288)  # two days: gangs may queue
+# How long the quiet lasts at most: short steps first, so that little happens unseen; two
+# days, as large gangs may queue.
+QUIET_MS = (*[5_000] * 8, *[60_000] * 12, *[600_000] * 288)
 
 
 class Scenario:
@@ -62,10 +63,16 @@ class Scenario:
         restarts: int = 0,
         kill: int = 0,
         saves: int | None = None,
+        priority: int = 500,
     ) -> None:
         """Somebody submits a job; with `saves` it can be asked to save a checkpoint."""
         spec = self.house.spec(
-            nodes=nodes, seconds=seconds, exit_code=exit_code, restarts=restarts, saves=saves
+            nodes=nodes,
+            seconds=seconds,
+            exit_code=exit_code,
+            restarts=restarts,
+            saves=saves,
+            priority=priority,
         )
         with self.house.process(kill):
             submit_jobs(user=self.house.user, specs=[spec], now=self.lab.clock())

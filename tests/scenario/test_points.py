@@ -22,6 +22,7 @@ WORKING = (
     "clusters.services.observe",
     "federation.services.change",
     "federation.services.commit",
+    "federation.services.evict",
     "federation.services.rebuilt",
     "federation.services.reconcile",
     "federation.services.submit",
@@ -88,6 +89,7 @@ def play(scenario: Scenario) -> None:
     scenario.control("aurora", "slurmctld/restart", knows="lost")
     turn(scenario, 90)
     turn(scenario, 30)
+    outrank(scenario)
 
 
 def have_saved(scenario: Scenario) -> None:
@@ -99,6 +101,23 @@ def have_saved(scenario: Scenario) -> None:
     for _ in range(2):
         turn(scenario, 5)
     assert Job.objects.latest("id").saved_step
+
+
+def outrank(scenario: Scenario) -> None:
+    """Low jobs hold both clusters, some of which can save; a more urgent one needs their nodes."""
+    for number in range(Job.objects.count()):
+        scenario.ask("cancel", job=number)
+    for _ in range(3):
+        turn(scenario, 61)
+    for saves in (2, None) * 4:
+        scenario.submit(nodes=2, seconds=1700, priority=100, saves=saves)
+    for _ in range(3):
+        turn(scenario, 30)
+    turn(scenario, 601)  # younger ones are spared
+    scenario.submit(nodes=4, seconds=60, priority=900)
+    for _ in range(4):
+        turn(scenario, 5)
+    assert Job.objects.latest("id").state in {"pending", "running", "succeeded"}
 
 
 def transactions(module: str) -> Iterator[Place]:

@@ -23,6 +23,7 @@ from federation import tasks
 from federation.core.cycle import decide
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
+from federation.services.evict import tend_evictions
 from federation.services.life import tend_clusters
 from kit import collector, spans
 from tenancy.services.records import CHANNEL
@@ -101,12 +102,13 @@ def _wait(own: "psycopg.Connection[Any]", seconds: float) -> None:
 
 
 def run_cycle(epoch: int) -> Committed:
-    """Tend what leaves; snapshot, decide, commit, nudge; one line says what was done, if anything.
+    """Tend what leaves and who is evicted; snapshot, decide, commit, nudge; one line says what was done, if anything.
 
     Raises:
         TermLostError: another arbiter leads now.
     """
     tend_clusters(now=timezone.now())
+    nudge(tend_evictions(now=timezone.now()))
     began_s = time.monotonic()
     snapshot = take_snapshot(timezone.now())
     plan = decide(snapshot)

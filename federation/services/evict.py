@@ -1,0 +1,217 @@
+"""Reclaim made true: nodes are kept for a job, gangs are told to go for it, and go.
+
+A victim with a checkpoint is asked to save and has its grace; when it has proven that it did, or the
+grace is over, it is stopped and queued again at its old place. When the nodes are kept no longer,
+who was to leave them stays. Level-triggered: `tend_evictions` looks at the rows, every cycle.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef, Q
+
+from clusters.models import Cluster
+from clusters.services.orders import order_cancel
+from federation.core.lifecycle import JobState
+from federation.core.plan import Claim, Plan
+from federation.core.reconciliation import Cause
+from federation.core.snapshot import Holding
+from federation.models import Attempt, Job, Reservation
+from federation.selectors.fleet import OPEN_ATTEMPTS
+from federation.services.checkpoint import ask_checkpoint
+from federation.services.revisions import lock_quotas, quotas_as_seen
+from kit.intervals import from_ms, to_ms
+from quotas.core.cohort import SPOT
+from tenancy.services.records import Change, ring, write_events
+
+MOST_A_TURN = 500
+_OPEN = OPEN_ATTEMPTS.filter(job=OuterRef("pk"))
+_TOLD = OPEN_ATTEMPTS.filter(evict_asked_at__isnull=False, end_cause="").exclude(
+    state=Attempt.State.LOST
+)
+
+
+def claim(*, plan: Plan, now: datetime) -> tuple[Claim, ...]:
+    """Keeps nodes for the jobs of the claims that still hold and tells their victims to go.
+
+    Inside the caller's transaction. A claim stands or falls whole: not if its job, its cluster, its
+    quotas or one of its victims changed since the snapshot; the next cycle decides anew. The number of
+    statements does not depend on the number of claims. Returns the claims that hold.
+    """
+    holds = _as_seen(plan)
+    done = tuple(one for one in plan.claims if holds(one))
+    Reservation.objects.bulk_create(
+        Reservation(
+            job_id=one.binding.job,
+            cluster_id=one.binding.cluster,
+            flavor_id=one.binding.flavor,
+            service_class=one.binding.service_class,
+            nodes=list(one.binding.nodes),
+            claimed_at=now,
+            deadline_at=from_ms(one.deadline_ms),
+        )
+        for one in done
+    )
+    _tell_victims([(held, one) for one in done for held in one.victims], now)
+    _write_claims(done, plan, now)
+    return done
+
+
+def release(*, jobs: Collection[int], now: datetime) -> None:
+    """Keeps nodes for these jobs no longer; who was to go for them and still runs, stays."""
+    Reservation.objects.filter(job__in=jobs).delete()
+    spared = list(_TOLD.filter(evict_for__in=jobs).select_related("job", "cluster"))
+    if not spared:
+        return
+    changes = [_change(attempt, "job.spared", attempt.evict_cause, {}) for attempt in spared]
+    Attempt.objects.filter(id__in=[attempt.id for attempt in spared]).update(
+        evict_for=None, evict_cause="", evict_asked_at=None, evict_by=None
+    )
+    write_events(changes=changes, now=now)
+
+
+def _as_seen(plan: Plan) -> Callable[[Claim], bool]:
+    """Locks what the claims depend on; a function that tells whether it is as planned on."""
+    claims = plan.claims
+    lineages = {tenant.id: tenant.lineage for tenant in plan.basis.tenants}
+    seen = {cluster.id: cluster.revision for cluster in plan.basis.clusters}
+    clusters = dict(
+        Cluster.objects.filter(id__in={one.binding.cluster for one in claims})
+        .filter(state=Cluster.State.ACTIVE)
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .values_list("id", "revision")
+    )
+    tenants = {above for one in claims for above in lineages[one.binding.tenant]}
+    quotas_hold = quotas_as_seen(plan, lock_quotas(tenants))
+    named = {one.binding.job for one in claims} | {v.job for one in claims for v in one.victims}
+    jobs = {
+        row["id"]: row
+        for row in Job.objects.filter(id__in=named, cancel_asked_at=None, hold_asked_by="")
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .annotate(has_open_attempt=Exists(_OPEN))
+        .values("id", "version", "state", "has_open_attempt")
+    }
+    victims = {held.attempt for one in claims for held in one.victims}
+    living = set(
+        OPEN_ATTEMPTS.filter(id__in=victims, end_cause="", evict_asked_at=None)
+        .exclude(state__in=[Attempt.State.LOST, Attempt.State.STOPPING])
+        .values_list("id", flat=True)
+    )
+
+    def holds(one: Claim) -> bool:
+        binding, job = one.binding, jobs.get(one.binding.job)
+        return (
+            job is not None
+            and (job["version"], job["state"]) == (binding.version, JobState.QUEUED)
+            and not job["has_open_attempt"]
+            and clusters.get(binding.cluster) == seen[binding.cluster]
+            and quotas_hold(binding.tenant, binding.flavor, binding.cluster)
+            and all(held.attempt in living and held.job in jobs for held in one.victims)
+        )
+
+    return holds
+
+
+def _tell_victims(told: Sequence[tuple[Holding, Claim]], now: datetime) -> None:
+    """Writes who is to go by when, and asks those that can to save first."""
+    if not told:
+        return
+    rows = {row.id: row for row in Attempt.objects.filter(id__in=[h.attempt for h, _ in told])}
+    by_cause: dict[Cause, list[UUID]] = {}
+    for held, one in told:
+        cause = Cause.RECLAIMED if held.service_class == SPOT else Cause.OUTRANKED
+        grace_ms = held.grace_ms if held.is_running else None
+        row = rows[held.attempt]
+        row.evict_for, row.evict_cause, row.evict_asked_at = one.binding.job, cause, now
+        row.evict_by = now + timedelta(milliseconds=grace_ms or 0)
+        if grace_ms is not None:
+            by_cause.setdefault(cause, []).append(held.attempt)
+    fields = ["evict_for", "evict_cause", "evict_asked_at", "evict_by"]
+    Attempt.objects.bulk_update(rows.values(), fields)
+    for cause, attempts in by_cause.items():
+        ask_checkpoint(attempts=attempts, cause=cause, now=now)
+
+
+def _write_claims(claims: Sequence[Claim], plan: Plan, now: datetime) -> None:
+    names = {cluster.id: cluster.name for cluster in plan.basis.clusters}
+    jobs = {one.binding.job for one in claims} | {h.job for one in claims for h in one.victims}
+    known = {
+        key: (str(uuid), tenant)
+        for key, uuid, tenant in Job.objects.filter(id__in=jobs).values_list(
+            "id", "uuid", "tenant_id"
+        )
+    }
+    changes = []
+    for one in claims:
+        binding, graces = one.binding, [held.grace_ms or 0 for held in one.victims]
+        data: dict[str, object] = {
+            "cluster": binding.cluster_name,
+            "flavor": binding.flavor,
+            "nodes": list(binding.nodes),
+            "evicts": len(one.victims),
+            "until": from_ms(one.deadline_ms).isoformat(),
+        }
+        subject, tenant = known[binding.job]
+        changes.append(Change("job.claims", subject, tenant, "reclaim", data))
+        for held, grace_ms in zip(one.victims, graces, strict=True):
+            cause = Cause.RECLAIMED if held.service_class == SPOT else Cause.OUTRANKED
+            subject, tenant = known[held.job]
+            data = {"cluster": names[held.cluster], "grace_s": grace_ms // 1000}
+            changes.append(Change("job.evicting", subject, tenant, cause.value, data))
+    write_events(changes=changes, now=now)
+
+
+@transaction.atomic
+def tend_evictions(*, now: datetime) -> set[UUID]:
+    """Stops those who were told to go and have saved, or had their grace; clusters with orders.
+
+    One query when there are none.
+    """
+    due = _TOLD.filter(Q(evict_by__lte=now) | Q(saved_at__gte=F("evict_asked_at")))
+    jobs = list(due.order_by("job_id").values_list("job_id", flat=True)[:MOST_A_TURN])
+    if not jobs:
+        return set()
+    locked = Job.objects.filter(id__in=jobs).order_by("id").select_for_update(no_key=True)
+    list(locked.values_list("id"))
+    rows = due.filter(job__in=jobs).select_related("job", "cluster")
+    attempts = list(rows.order_by("job_id"))
+    write_events(changes=[_stop(attempt, now) for attempt in attempts], now=now)
+    ring()
+    return {attempt.cluster_id for attempt in attempts}
+
+
+def _stop(attempt: Attempt, now: datetime) -> Change:
+    """Orders its end; reconciliation queues the job again when it is proven over."""
+    job = attempt.job
+    attempt.end_cause, attempt.state = attempt.evict_cause, Attempt.State.STOPPING
+    attempt.save(update_fields=["end_cause", "state"])
+    order_cancel(
+        attempt_id=attempt.id,
+        cluster_id=attempt.cluster_id,
+        fence=attempt.fence,
+        account=attempt.account,
+        now=now,
+    )
+    job.state = JobState.STOPPING
+    job.version += 1
+    job.save(update_fields=["state", "version"])
+    data = {"saved_step": attempt.saved_step, "lost_gpu_ms": lost_gpu_ms(attempt, now)}
+    return _change(attempt, "job.stopping", attempt.end_cause, data)
+
+
+def lost_gpu_ms(attempt: Attempt, now: datetime) -> int:
+    """GPU-milliseconds of work that end with the attempt: since its last proof, else its start."""
+    if attempt.started_at is None:
+        return 0
+    since_ms = max(to_ms(attempt.started_at), to_ms(attempt.saved_at) if attempt.saved_at else 0)
+    return len(attempt.nodes) * attempt.gpus_per_node * max(0, to_ms(now) - since_ms)
+
+
+def _change(attempt: Attempt, kind: str, cause: str, data: Mapping[str, object]) -> Change:
+    job = attempt.job
+    told = {"attempt": attempt.number, "cluster": attempt.cluster.name, **data}
+    return Change(kind, str(job.uuid), job.tenant_id, cause, told)
