@@ -72,6 +72,7 @@ ATTEMPT = component(
         exit_code=or_null(NUMBER),
         checkpoint_saved=or_null(SAVED),
         checkpoint_asked_at=or_null(MOMENT),
+        evicting=or_null(document(cause=TEXT, asked_at=MOMENT, by=MOMENT)),
     ),
 )
 JOB = component(
@@ -218,6 +219,13 @@ def attempt_document(attempt: Attempt) -> dict[str, Any]:
         "exit_code": attempt.exit_code,
         "checkpoint_saved": saved_document(attempt),
         "checkpoint_asked_at": iso(attempt.signal_asked_at),
+        "evicting": None
+        if attempt.evict_asked_at is None
+        else {
+            "cause": attempt.evict_cause,
+            "asked_at": iso(attempt.evict_asked_at),
+            "by": iso(attempt.evict_by),
+        },
     }
 
 

@@ -152,6 +152,7 @@ def _write_claims(claims: Sequence[Claim], plan: Plan, now: datetime) -> None:
             "cluster": binding.cluster_name,
             "flavor": binding.flavor,
             "nodes": list(binding.nodes),
+            "gpus": binding.shape.gpus,
             "evicts": len(one.victims),
             "until": from_ms(one.deadline_ms).isoformat(),
         }

@@ -9,6 +9,7 @@ from typing import Any
 from federation.core.lifecycle import JobState
 from federation.core.rebuilt import LEFT, REBUILT
 from federation.models import Attempt, Job
+from kit.intervals import HOUR_MS
 from tenancy.models import Event
 
 _STANDING = {
@@ -64,7 +65,22 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
         "warn",
     ),
     ("job.stopping", "cut_off"): ("{cluster} leaves; being stopped there", "warn"),
+    ("job.stopping", "reclaimed"): ("{cluster} gives its GPUs back to their owner; {lost}", "warn"),
+    ("job.stopping", "outranked"): ("Makes room for a more urgent job; {lost}", "warn"),
     ("job.stopping", ""): ("Being stopped", "warn"),
+    ("job.claims", ""): (
+        "{cluster} frees {gpus} GPUs for it, told {evicts} to go; at the latest by {until}",
+        "busy",
+    ),
+    ("job.evicting", "reclaimed"): (
+        "An owner takes its GPUs on {cluster} back; {grace_s} s to save",
+        "warn",
+    ),
+    ("job.evicting", "outranked"): (
+        "A more urgent job needs its GPUs on {cluster}; {grace_s} s to save",
+        "warn",
+    ),
+    ("job.spared", ""): ("Need not go any more; runs on", "good"),
     ("job.held", "held_by_owner"): ("Held by {user}", "warn"),
     ("job.held", "held_by_admin"): ("Held by {user}, an admin", "warn"),
     ("job.held", "forgotten"): ("{cluster} left while it ran there; held for its owner", "bad"),
@@ -165,7 +181,17 @@ def moment(event: Event) -> Moment:
         name: ", ".join(map(str, value)) if isinstance(value, list) else value
         for name, value in event.data.items()
     }
+    if "lost_gpu_ms" in event.data:
+        data["lost"] = _lost(event.data)
     return Moment(event.at, text.format_map(_Gaps(data)), tone, _detail(event, text))
+
+
+def _lost(data: Mapping[str, Any]) -> str:
+    """What an eviction cost: the work since the last proof."""
+    hours = data["lost_gpu_ms"] / HOUR_MS
+    if data.get("saved_step") is None:
+        return f"nothing was saved: {hours:.1f} GPU-hours of work are lost"
+    return f"saved step {data['saved_step']}; {hours:.1f} GPU-hours of work are lost"
 
 
 def _detail(event: Event, text: str) -> str:
