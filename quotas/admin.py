@@ -8,16 +8,18 @@ from django import forms
 from django.contrib import admin
 
 from kit.admin import ServiceAdmin, ServiceForm
+from quotas.core.limits import BOUNDS
 from quotas.core.table import NUMBERS
-from quotas.models import Quota, QuotaPolicy
+from quotas.models import Limit, Quota, QuotaPolicy
+from quotas.services.limits import Whose, remove_limit, set_limit, whose_of
 from quotas.services.policy import set_policy
 from quotas.services.rows import remove_quota, set_quota
 
 
 class QuotaForm(ServiceForm):
-    """A quota, the revision that its reader saw, and why it is changed."""
+    """A row, the revision that its reader saw, and why it is changed."""
 
-    why = forms.CharField(required=False, help_text="For the audit: why the quota is so.")
+    why = forms.CharField(required=False, help_text="For the audit: why it is so.")
     seen = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -71,6 +73,49 @@ class QuotaAdmin(ServiceAdmin):
     def remove(self, held: Quota, actor: Any, now: datetime) -> None:
         """Takes it away."""
         remove_quota(actor=actor, quota=held, now=now)
+
+
+@admin.register(Limit)
+class LimitAdmin(ServiceAdmin):
+    """The most that jobs of a tenant, a person or a label may do at once."""
+
+    form = QuotaForm
+    can_remove = True
+    fixed: ClassVar = ("tenant", "scope", "user", "label", "text")
+    fields = (*fixed, *BOUNDS, "why", "seen")
+    autocomplete_fields = ("tenant",)
+    list_display = (*fixed, *BOUNDS)
+    list_filter = ("scope",)
+    list_select_related = ("tenant", "user")
+    search_fields = ("tenant__path",)
+
+    def create(self, values: Mapping[str, Any], actor: Any, now: datetime) -> Limit:
+        """Sets a first limit."""
+        return set_limit(
+            actor=actor,
+            tenant=values["tenant"],
+            whose=Whose(values["scope"], values["user"], values["label"], values["text"]),
+            **{name: values[name] for name in BOUNDS},
+            expected_revision=0,
+            why=values["why"],
+            now=now,
+        )
+
+    def update(self, held: Limit, values: Mapping[str, Any], actor: Any, now: datetime) -> Limit:
+        """Sets it anew."""
+        return set_limit(
+            actor=actor,
+            tenant=held.tenant,
+            whose=whose_of(held),
+            **{name: values[name] for name in BOUNDS},
+            expected_revision=values["seen"] or 0,
+            why=values["why"],
+            now=now,
+        )
+
+    def remove(self, held: Limit, actor: Any, now: datetime) -> None:
+        """Takes it away."""
+        remove_limit(actor=actor, tenant=held.tenant, whose=whose_of(held), now=now)
 
 
 @admin.register(QuotaPolicy)

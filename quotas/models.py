@@ -1,4 +1,4 @@
-"""Who may have how much: a row a tenant and flavor, and if set a cluster; requests; the policy."""
+"""Who may have how much: rows by tenant and flavor, and if set cluster; requests; limits; the policy."""
 
 from typing import ClassVar
 
@@ -7,6 +7,7 @@ from django.db.models import F, Q
 
 from clusters.models import Cluster, Flavor
 from kit.ids import new_id
+from quotas.core.limits import Scope
 from quotas.core.policy import Policy
 from tenancy.models import Tenant, User
 
@@ -111,6 +112,60 @@ class QuotaRequest(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} {self.state}"
+
+
+class Limit(models.Model):
+    """The most that jobs of a tenant's subtree may do at once; empty = not bounded.
+
+    Meanings: `quotas.core.limits.LimitRow`. Setting one raises the tenant's revision, which is
+    compared when a plan commits.
+    """
+
+    tenant = models.ForeignKey(Tenant, models.CASCADE, related_name="limits")
+    scope = models.CharField(
+        max_length=8,
+        choices=[(scope.value, scope.value) for scope in Scope],
+        default=Scope.TENANT.value,
+        help_text="All jobs together; each person's, or one's; those with a label.",
+    )
+    user = models.ForeignKey(
+        User, models.PROTECT, null=True, blank=True, related_name="+", help_text="Empty = each."
+    )
+    label = models.CharField(max_length=63, blank=True, help_text="A label's name.")
+    text = models.CharField(max_length=255, blank=True, help_text="And what it says.")
+    running_gpus = models.PositiveIntegerField(null=True, blank=True)
+    running_jobs = models.PositiveIntegerField(null=True, blank=True)
+    waiting_jobs = models.PositiveIntegerField(null=True, blank=True)
+    longest_ms = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="The longest time limit of a job, in milliseconds."
+    )
+    revision = models.PositiveIntegerField(default=1, editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["tenant", "scope", "id"]
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["tenant", "scope", "user", "label", "text"],
+                name="limit_once",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=Q(scope="tenant", user=None, label="", text="")
+                | Q(scope="user", label="", text="")
+                | Q(scope="label", user=None, label__gt=""),
+                name="limit_says_whose",
+            ),
+            models.CheckConstraint(
+                condition=Q(running_gpus__isnull=False)
+                | Q(running_jobs__isnull=False)
+                | Q(waiting_jobs__isnull=False)
+                | Q(longest_ms__isnull=False),
+                name="limit_bounds_something",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id} {self.scope} {self.label}"
 
 
 class QuotaPolicy(models.Model):

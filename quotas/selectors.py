@@ -14,8 +14,9 @@ from kit.errors import InvalidContentError, NotFoundError
 from kit.intervals import to_ms
 from quotas.core.cohort import QuotaRow
 from quotas.core.grants import Grant, rows_at
+from quotas.core.limits import LimitRow, Scope
 from quotas.core.policy import Policy
-from quotas.models import Quota, QuotaPolicy, QuotaRequest
+from quotas.models import Limit, Quota, QuotaPolicy, QuotaRequest
 from tenancy.models import AuditEntry, Tenant, User
 from tenancy.selectors.access import visible_tenant_ids, visible_tenants
 
@@ -242,3 +243,40 @@ def quotas_of(tenant: Tenant) -> list[Quota]:
     """The tenant's own rows, flavors in order, clusters at hand."""
     rows = Quota.objects.filter(tenant=tenant).select_related("cluster")
     return list(rows.order_by("flavor_id", "cluster__name"))
+
+
+def limit_rows() -> tuple[LimitRow, ...]:
+    """Every limit as the core's value. One query."""
+    rows = Limit.objects.order_by("id").values_list("tenant_id", "scope", *_LIMIT)
+    return tuple(LimitRow(tenant, Scope(scope), *rest) for tenant, scope, *rest in rows)
+
+
+_LIMIT = (
+    "user_id",
+    "label",
+    "text",
+    "running_gpus",
+    "running_jobs",
+    "waiting_jobs",
+    "longest_ms",
+)
+
+
+def limits_of(tenant: Tenant) -> list[Limit]:
+    """The limits that speak for the tenant's jobs: its own and those of all above it.
+
+    The topmost tenant's first; tenants and people at hand. One query.
+    """
+    rows = Limit.objects.filter(tenant__in=tenant.lineage).select_related("tenant", "user")
+    order = (F("user__username").asc(nulls_first=True), "label", "text")
+    return list(rows.order_by("tenant__path", "scope", *order))
+
+
+def limits_under(user: User) -> list[Limit]:
+    """The limits of the tenants that the user may see, by tenant; these and people at hand."""
+    rows = Limit.objects.select_related("tenant", "user")
+    visible = visible_tenant_ids(user)
+    if visible is not None:
+        rows = rows.filter(tenant__in=visible)
+    order = (F("user__username").asc(nulls_first=True), "label", "text")
+    return list(rows.order_by("tenant__path", "scope", *order))

@@ -16,7 +16,7 @@ from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Flavor
 from clusters.selectors.connection import configuration_etag, connection_of
 from clusters.services.configure import set_account, set_cluster_flavor
 from kit.admin import ReadOnlyAdmin, ServiceAdmin
-from quotas.models import Quota, QuotaPolicy
+from quotas.models import Limit, Quota, QuotaPolicy
 from quotas.services.rows import set_quota
 from tenancy.models import ApiToken, AuditEntry, Membership, Tenant, User
 from tenancy.services.access import create_token, set_member
@@ -143,6 +143,11 @@ def quota_form() -> dict[str, object]:
     return {**place, "guaranteed": 8, "weight": 1, "seen": 0, "why": "new"}
 
 
+def limit_form() -> dict[str, object]:
+    place = {"tenant": make.tenant("acme").pk, "scope": "label", "label": "team", "text": XSS}
+    return {**place, "running_gpus": 8, "seen": 0, "why": "new"}
+
+
 Form = Callable[[], dict[str, object]]
 Change = Callable[[Model], dict[str, object]]
 KINDS: list[tuple[type[Model], Form, Change | None, bool]] = [
@@ -174,6 +179,7 @@ KINDS: list[tuple[type[Model], Form, Change | None, bool]] = [
         lambda held: {"guaranteed": 16, "weight": 1, "seen": 1, "why": "more"},
         True,
     ),
+    (Limit, limit_form, lambda held: {"waiting_jobs": 5, "seen": 1, "why": "more"}, True),
     (
         QuotaPolicy,
         lambda: {"half_life_ms": 86_400_000, "aging_ms": 0},
