@@ -5,6 +5,7 @@
 
 from typing import ClassVar
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
@@ -68,7 +69,9 @@ class UsageInterval(models.Model):
     posted before the report and awaits a counter-transfer. While the run lasts, `confirmed_ms` is the
     last midnight that its cluster was seen to have it beyond: up to there it may be posted.
     `price_missing` sets it aside until
-    prices change. Job, person and labels are plain values: they outlive what they name.
+    prices change. `lineage` is set when the tenant is moved: what was used before keeps the prices of
+    the tenants that were above it then. Job, person and labels are plain values: they outlive what
+    they name.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -93,6 +96,7 @@ class UsageInterval(models.Model):
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     price_missing = models.BooleanField(default=False)
+    lineage = ArrayField(models.UUIDField(), null=True)
 
     class Meta:
         ordering: ClassVar = ["started_ms", "id"]

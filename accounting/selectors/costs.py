@@ -28,7 +28,7 @@ def usage_of(interval: UsageInterval, until_ms: int) -> Usage:
         start_ms=interval.started_ms,
         end_ms=until_ms,
         cluster=interval.cluster_id,
-        lineage=tuple(interval.tenant.lineage),
+        lineage=tuple(interval.lineage or interval.tenant.lineage),
         skew_ms=interval.skew_ms,
     )
 

@@ -128,6 +128,7 @@ def job_document(
         "id": str(job.uuid),
         "state": job.state,
         **body,
+        "tenant": job.tenant.path,  # the tenant may have been moved since the body was written
         "user": job.user.username,
         "held_by": job.held_by or None,
         "class_now": job.class_now or None,

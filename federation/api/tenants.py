@@ -1,4 +1,4 @@
-"""REST: what a tenant is owed and what it used."""
+"""REST: what a tenant is owed and what it used; moving it in the tree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from clusters.models import Cluster
 from federation.api.quotas import QUOTA_VALUES
 from federation.selectors.quota_sums import Commitments, commitments_now
 from federation.selectors.quota_use import QuotaUse, quota_use
+from federation.services.move import move_tenant
+from kit.errors import FieldProblem, InvalidContentError, NotFoundError
 from kit.money import gpu_time, money
 from quotas.core.table import NUMBERS
 from quotas.models import Quota
@@ -46,8 +48,9 @@ from tenancy.api.endpoint import (
     user_of,
     wrong_parameter,
 )
-from tenancy.models import Tenant
-from tenancy.permissions import CanManage, CanRead
+from tenancy.api.tenants import TENANT, tenant_document
+from tenancy.models import Tenant, User
+from tenancy.permissions import CanManage, CanRead, IsAdmin
 from tenancy.selectors.access import subtree
 from tenancy.selectors.tenants import managed_tenant, visible_tenant
 
@@ -75,6 +78,12 @@ QUOTA_BODY: dict[str, Any] = {
         "why": TEXT,
     },
     "required": ["flavor", "guaranteed"],
+    "additionalProperties": False,
+}
+MOVE_BODY: dict[str, Any] = {
+    "type": "object",
+    "properties": {"parent": or_null(TEXT), "why": TEXT},
+    "required": ["parent"],
     "additionalProperties": False,
 }
 USAGE = component(
@@ -208,6 +217,53 @@ class Usage(Endpoint):
                 "items": [row(one) for one in sums],
             }
         )
+
+
+class Move(Endpoint):
+    """Another place in the tree."""
+
+    @operation(
+        IsAdmin,
+        "Move a tenant",
+        takes=MOVE_BODY,
+        gives=TENANT,
+        matches=True,
+        name="move_tenant",
+    )
+    def post(self, request: Request, path: str) -> Response:
+        """With all below it under `parent`, or to the top (null). What runs goes on.
+
+        Quotas have to fit there (409). What was used before stays as it was billed; prices, roles
+        and limits are inherited from the new place for what comes.
+        """
+        user = user_of(request)
+        tenant = visible_tenant(user, path)
+        body = fields_of(request, ("parent", "why"))
+        moved = move_tenant(
+            actor=user,
+            tenant=tenant,
+            parent=_place(user, body),
+            expected_revision=expected_version(request),
+            why=body.get("why", ""),
+            now=clock(),
+        )
+        return Response(tenant_document(moved), headers={"ETag": etag(moved.revision)})
+
+
+def _place(user: User, body: Mapping[str, Any]) -> Tenant | None:
+    """The tenant under which another is to go; None = the top."""
+    if "parent" not in body:
+        missing = FieldProblem("/parent", "missing", "Give the path of a tenant, or null.")
+        raise InvalidContentError("Say where to.", errors=[missing])
+    path = body["parent"]
+    if path is None:
+        return None
+    if not isinstance(path, str):
+        raise InvalidContentError("Give the path of a tenant, or null.", pointer="/parent")
+    try:
+        return visible_tenant(user, path)
+    except NotFoundError as error:
+        raise InvalidContentError(error.detail, pointer="/parent") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,5 +30,6 @@ urlpatterns = [
     path("quotas/plan", quotas.Plan.as_view(), name="plan_quotas"),
     path("quotas/apply", quotas.Apply.as_view(), name="apply_quotas"),
     path("tenants/<path:path>/quotas", tenants.Quotas.as_view(), name="tenant_quotas"),
+    path("tenants/<path:path>/move", tenants.Move.as_view(), name="move_tenant"),
     path("tenants/<path:path>/usage", tenants.Usage.as_view(), name="tenant_usage"),
 ]

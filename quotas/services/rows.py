@@ -82,9 +82,23 @@ def require_fit_in(tenant: Tenant, flavor_id: str, now: datetime) -> None:
     Raises:
         ChildrenAboveParentError: naming the row, its children and the numbers.
     """
-    tenants = {one.id: one for one in Tenant.objects.filter(lineage__0=tenant.lineage[0])}
+    tenants = _tree(tenant.lineage[0])
     rows = [row for row in rows_as_set() if row.flavor == flavor_id and row.tenant in tenants]
     require_fit(rows, tenants, now)
+
+
+def require_fit_below(root: UUID, now: datetime) -> None:
+    """Refuses what a whole tree owes in any flavor, now or at a moment to come.
+
+    Raises:
+        ChildrenAboveParentError: naming the row, its children and the numbers.
+    """
+    tenants = _tree(root)
+    require_fit([row for row in rows_as_set() if row.tenant in tenants], tenants, now)
+
+
+def _tree(root: UUID) -> dict[UUID, Tenant]:
+    return {one.id: one for one in Tenant.objects.filter(lineage__0=root)}
 
 
 def require_fit(rows: Sequence[QuotaRow], tenants: Mapping[UUID, Tenant], now: datetime) -> None:
@@ -185,8 +199,15 @@ def _record(
 
 
 def lock_tree(tenant: Tenant) -> None:
-    """One writer a tree: siblings' guarantees are summed, and two first writes must not collide."""
-    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.lineage[0])
+    """One writer a tree: siblings' guarantees are summed, and two first writes must not collide.
+
+    `tenant` is then as it stands in the tree now: it may have been moved since it was read.
+    """
+    root = None
+    while root != tenant.lineage[0]:
+        root = tenant.lineage[0]
+        list(Tenant.objects.select_for_update(no_key=True).filter(pk=root).values_list("id"))
+        tenant.refresh_from_db(fields=["parent", "path", "lineage"])
 
 
 @transaction.atomic

@@ -14,7 +14,8 @@ from tenancy.models.access import NAME
 from tenancy.services.records import write_audit
 
 BEARER = "mst"
-RESERVED = frozenset({"quotas", "usage", "members"})  # /tenants/{path}/quotas and so on
+RESERVED = frozenset({"quotas", "usage", "members", "move"})  # /tenants/{path}/quotas and so on
+LONGEST_PATH = 1023
 LONGEST_TOKEN_LIFE = timedelta(days=366)
 
 
@@ -30,7 +31,8 @@ def create_tenant(
     """A new node of the tree.
 
     Raises:
-        InvalidContentError: the name is not `[a-z0-9-]{1,63}`, or reserved.
+        InvalidContentError: the name is not `[a-z0-9-]{1,63}`, or reserved; the parent is gone, or
+            too deep.
         ConflictError: the parent has a child of that name already.
     """
     if not is_title(title):
@@ -43,7 +45,10 @@ def create_tenant(
         raise InvalidContentError(
             f"{name} is an address below every tenant; choose another name.", pointer="/name"
         )
+    parent = _still(parent) if parent else None
     path = f"{parent.path}/{name}" if parent else name
+    if len(path) > LONGEST_PATH:
+        raise InvalidContentError(f"A path has at most {LONGEST_PATH} letters.", pointer="/parent")
     tenant = Tenant(parent=parent, name=name, path=path, title=title)
     tenant.lineage = [*(parent.lineage if parent else []), tenant.id]
     try:
@@ -60,6 +65,14 @@ def create_tenant(
         now=now,
     )
     return tenant
+
+
+def _still(parent: Tenant) -> Tenant:
+    """The parent as it is now, locked: it may have been moved since it was read."""
+    held = Tenant.objects.select_for_update(no_key=True).filter(pk=parent.pk).first()
+    if held is None:
+        raise InvalidContentError("The tenant above is gone.", pointer="/parent")
+    return held
 
 
 @transaction.atomic

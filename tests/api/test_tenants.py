@@ -92,3 +92,55 @@ def test_bad_changes_change_nothing(world: World, body: dict[str, Any], wrong: l
     assert answer.status_code == 422
     assert [problem["pointer"] for problem in answer.json()["errors"]] == wrong
     assert list(Tenant.objects.values()) == before
+
+
+# --- moving --------------------------------------------------------------------------------------
+
+
+def test_a_tenant_is_moved_by_an_admin(world: World) -> None:
+    job = world.job()
+    tag = world.ada.get(f"/tenants/{TEAM}").headers["ETag"]
+    body = {"parent": "rivals", "why": "bought"}
+    moved = world.ada.post(f"/tenants/{TEAM}/move", body, if_match=tag)
+    assert moved.status_code == 200, moved.content
+    assert (moved.json()["path"], moved.json()["parent"]) == ("rivals/vision", "rivals")
+    assert moved.headers["ETag"] == world.ada.get("/tenants/rivals/vision").headers["ETag"] != tag
+    assert world.ada.get(f"/tenants/{TEAM}").status_code == 404
+    assert world.bob.get(f"/jobs/{job.uuid}").json()["tenant"] == "rivals/vision"
+    stale = world.ada.post("/tenants/rivals/vision/move", {"parent": None}, if_match=tag)
+    assert stale.status_code == 412
+    top = world.ada.post("/tenants/rivals/vision/move", {"parent": None})
+    assert (top.status_code, top.json()["path"], top.json()["parent"]) == (200, "vision", None)
+
+
+@pytest.mark.parametrize(
+    ("caller", "status"),
+    [("ada", 200), ("alice", 403), ("bob", 403), ("charlie", 403), ("nobody", 401)],
+)
+def test_who_may_move(world: World, caller: str, status: int) -> None:
+    assert (
+        getattr(world, caller).post(f"/tenants/{TEAM}/move", {"parent": None}).status_code == status
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "wrong"),
+    [
+        ({}, 422, ["/parent"]),
+        ({"parent": 7}, 422, ["/parent"]),
+        ({"parent": "nowhere"}, 422, ["/parent"]),
+        ({"parent": TEAM}, 422, ["/parent"]),
+        ({"parent": None, "why": 5}, 422, ["/why"]),
+        ({"parent": None, "name": "x"}, 422, ["/name"]),
+        ({"parent": "rivals"}, 409, ["/parent"]),
+    ],
+)
+def test_bad_moves_move_nothing(
+    world: World, body: dict[str, Any], status: int, wrong: list[str]
+) -> None:
+    world.ada.post("/tenants", {"name": "vision", "parent": "rivals"})
+    before = list(Tenant.objects.order_by("id").values())
+    answer = world.ada.post(f"/tenants/{TEAM}/move", body)
+    assert answer.status_code == status, answer.content
+    assert [problem["pointer"] for problem in answer.json()["errors"]] == wrong
+    assert list(Tenant.objects.order_by("id").values()) == before
