@@ -4,7 +4,6 @@ Times are milliseconds on the cluster's own clock unless a name says `ours`; `no
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,7 @@ from django.db.models import F
 from accounting.core.runs import Known, NewEnd, Settlement, Told, interval_id, settle
 from accounting.models import UsageInterval
 from accounting.selectors.costs import UNPOSTED
+from accounting.services.cuts import after_cut, cut_at
 from clusters.models import Cluster
 from kit.bulk import among, insert_rows
 from kit.errors import ConflictError, MusterError
@@ -348,62 +348,16 @@ def change_class(
     )
     whole, cut = [], []
     for interval in open_:
-        cut_ms = _cut_ms(interval, at_ms)
+        cut_ms = cut_at(interval, at_ms)
         if cut_ms == interval.started_ms:
             interval.service_class, interval.price_missing = service_class, False
             whole.append(interval)
         else:
             cut.append((interval, cut_ms))
     UsageInterval.objects.bulk_update(whole, ["service_class", "price_missing"])
-    after = [
-        _after_cut(interval, cut_ms, service_class, from_ms(at_ms)) for interval, cut_ms in cut
-    ]
+    after = [after_cut(interval, cut_ms, service_class, from_ms(at_ms)) for interval, cut_ms in cut]
     for interval, cut_ms in cut:
         interval.ended_ms, interval.ended_at = cut_ms, now
     UsageInterval.objects.bulk_update([one for one, _ in cut], ["ended_ms", "ended_at"])
     UsageInterval.objects.bulk_create(after)
     return {interval.attempt_id for interval in (*whole, *after)}
-
-
-@transaction.atomic
-def keep_lineages(*, lineages: Mapping[UUID, Sequence[UUID]], at_ms: int, now: datetime) -> None:
-    """Has what tenants used until `at_ms` (our clock) keep the tenants that are above them now.
-
-    For a move of the tenants in the tree: an open interval is cut there, as by `change_class`, and
-    what is not posted yet is rated by the lineages given; what comes after, by those to come.
-    """
-    unposted = (
-        UsageInterval.objects.select_for_update()
-        .filter(UNPOSTED, tenant__in=lineages, lineage=None)
-        .order_by("id")
-    )
-    kept, after = [], []
-    for interval in unposted:
-        if interval.ended_ms is None:
-            cut_ms = _cut_ms(interval, at_ms)
-            if cut_ms == interval.started_ms:
-                continue  # nothing is used yet
-            after.append(_after_cut(interval, cut_ms, interval.service_class, from_ms(at_ms)))
-            interval.ended_ms, interval.ended_at = cut_ms, now
-        interval.lineage = list(lineages[interval.tenant_id])
-        kept.append(interval)
-    UsageInterval.objects.bulk_update(kept, ["ended_ms", "ended_at", "lineage"], batch_size=1000)
-    UsageInterval.objects.bulk_create(after)
-
-
-def _cut_ms(interval: UsageInterval, at_ms: int) -> int:
-    """Our moment on the cluster's clock, in the run and behind what is posted of it."""
-    return max(at_ms + interval.skew_ms, interval.started_ms, interval.metered_ms)
-
-
-def _after_cut(
-    interval: UsageInterval, cut_ms: int, service_class: str, cut_at: datetime
-) -> UsageInterval:
-    """What goes on after the cut, in the class given."""
-    rest = copy(interval)
-    rest._state = copy(interval._state)
-    rest.id = interval_id(interval.attempt_id, interval.run_start_ms, cut_ms)
-    rest.service_class, rest.price_missing = service_class, False
-    rest.started_ms = rest.metered_ms = cut_ms
-    rest.started_at = cut_at
-    return rest

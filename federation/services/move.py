@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from accounting.services.usage import keep_lineages
+from accounting.services.cuts import keep_lineages
 from kit.intervals import to_ms
 from quotas.services.rows import require_fit_below
 from tenancy.models import Tenant, User
