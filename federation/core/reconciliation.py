@@ -109,7 +109,7 @@ class Verdict:
 
     Not `is_whole`: runs before those are still to be told, so what was told of them stands.
     `abort` asks for a cancel with that cause; `converge` for the submit order once more, which
-    cancels duplicates there and releases what is held.
+    cancels duplicates there and releases what is held; `cancel_again` for the cancel once more.
     """
 
     phase: Phase
@@ -119,6 +119,7 @@ class Verdict:
     cause: Cause | None = None
     abort: Cause | None = None
     converge: bool = False
+    cancel_again: bool = False
     words: str = ""
     is_whole: bool = True
 
@@ -162,7 +163,17 @@ def judge(
         return _left_open(attempt, seen, runs, reading, accepted_ms)
     doubled = sum(not found.state.is_final for found in objects) > 1
     unsettled = doubled or _is_held_again(attempt, seen, reading)
-    return _alive(attempt, seen, runs, accepted_ms, now_ms, unsettled=unsettled)
+    verdict = _alive(attempt, seen, runs, accepted_ms, now_ms, unsettled=unsettled)
+    return replace(verdict, cancel_again=_outlives_cancel(attempt, seen, reading))
+
+
+def _outlives_cancel(attempt: OpenAttempt, seen: GangSeen, reading: Reading | None) -> bool:
+    """Whether it lives after its cancel was answered: a submit was late, or an older state is back."""
+    cancel = attempt.cancel
+    if cancel is None or cancel.state != "done" or seen.state is GangState.ENDING:
+        return False
+    read_later = reading is not None and reading.begun_ms > (cancel.answered_ms or 0)
+    return read_later and bool(attempt.stop_cause)
 
 
 def _is_held_again(attempt: OpenAttempt, seen: GangSeen, reading: Reading | None) -> bool:

@@ -167,6 +167,7 @@ def _differs(attempt: AttemptFacts | Attempt, verdict: Verdict) -> bool:
         or attempt.job.state != _STATES.get(verdict.phase)
         or verdict.abort is not None
         or verdict.converge
+        or verdict.cancel_again
         or (verdict.accepted_ms is not None and attempt.accepted_at is None)
         or (
             seen is not None
@@ -197,6 +198,11 @@ def _apply(cluster_id: UUID, steps: Sequence[Step], now: datetime) -> None:
     converging = [step.attempt.fence for step in steps if step.verdict.converge]
     if converging:
         _converge(converging, now)
+    outlived = [f"cancel:{step.attempt.id}" for step in steps if step.verdict.cancel_again]
+    if outlived:
+        Command.objects.filter(key__in=outlived, state=Command.State.DONE).update(
+            state=Command.State.WAITING, not_before=now
+        )
     write_events(changes=changes, now=now)
     ring()
 

@@ -176,3 +176,17 @@ def test_what_only_accounting_has_is_not_beyond_doubt(
     assert (lost.phase, lost.lasting_ms) == (Phase.LOST, None)
     running = seen(GangState.RUNNING, runs=ran(T0 + 5, None, GangState.RUNNING))
     assert judge(attempt(), [running], look(), T0 + 10).lasting_ms == T0 + 5
+
+
+@pytest.mark.parametrize("state", [GangState.HELD, GangState.PENDING, GangState.RUNNING])
+def test_what_outlives_its_cancel_is_cancelled_again(state: GangState) -> None:
+    """A submit was long on its way, or the controller came back with an older state."""
+    answered = Order("done", was_sent=True, answered_ms=T0 + 20)
+    stopping = attempt(phase=Phase.STOPPING, stop_cause="cancelled", cancel=answered)
+    alive = [seen(state)]
+    assert judge(stopping, alive, look(T0 + 21), T0 + 30).cancel_again
+    assert not judge(stopping, alive, look(T0 + 20), T0 + 30).cancel_again  # read before
+    asked = replace(stopping, cancel=replace(answered, state="waiting"))
+    assert not judge(asked, alive, look(T0 + 21), T0 + 30).cancel_again  # it is on its way
+    ending = [seen(GangState.ENDING)]
+    assert not judge(stopping, ending, look(T0 + 21), T0 + 30).cancel_again
