@@ -119,9 +119,28 @@ class Room:
     def with_free(self, free: Mapping[str, NodeShape]) -> "Room":
         """The same nodes in a room of their own, where the named ones have other room."""
         room = Room.__new__(Room)
-        tree = self._tree
-        room._begin(tree, [free.get(n.name, n.free) for n in tree.order], self._usable)
+        room._tree, room._usable = self._tree, self._usable
+        room._whole, room._broken = list(self._whole), list(self._broken)
+        room._free = (list(self._free[0]), list(self._free[1]), list(self._free[2]))
+        room._log, room._counts, room._known = [], {}, {}
+        room._steps = tuple(map(list, self._steps))
+        for name, left in free.items():
+            room._set(self._tree.numbers[name], left)
         return room
+
+    def _set(self, number: int, left: NodeShape) -> None:
+        """Give a node that nobody has counted yet other room."""
+        if not self._usable[number]:
+            return
+        for axis, value in enumerate(_axes(left)):
+            if self._free[axis][number] != value:
+                self._free[axis][number] = value
+                self._add_step(axis, value)
+        whole = left == self._tree.order[number].total
+        if whole != self._whole[number]:
+            self._whole[number] = whole
+            for domain in self._tree.chains[self._tree.home[number]]:
+                self._broken[domain] += -1 if whole else 1
 
     @property
     def free_gpus(self) -> int:

@@ -20,11 +20,12 @@ from federation.core.snapshot import (
 )
 from quotas.core.cohort import Cohort, Headroom, Limits, Use
 from quotas.core.fair_share import Shares
+from quotas.core.limits import Counts, Hit, first_hit
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Nodes kept for a job until a deadline; `free_gpus` of them are free now."""
+    """Nodes kept for a job until a deadline; members that ask for `free_gpus` could start now."""
 
     binding: Binding
     until_ms: int
@@ -39,7 +40,8 @@ class Draft:
     in the same cycle: `Place.live` drops a site for good. Equal asks share every answer. `ready`
     are each tenant's jobs that may start, in their order. `kept` are jobs that wait for nodes which
     are kept for them; `claims` those of this cycle. `borrowers` are the tenants' shares of spot
-    with all that was bound (arbitration sets them). Inner keys are numbers and names, as
+    with all that was bound (arbitration sets them). `limits` count what holds GPUs, was bound or
+    waits for kept nodes. Inner keys are numbers and names, as
     UUIDs are slow to hash.
     """
 
@@ -47,6 +49,7 @@ class Draft:
     cohort: Cohort
     tenants: Mapping[UUID, TenantView]
     lineages: Mapping[UUID, tuple[UUID, ...]]
+    limits: Counts
     ready: dict[UUID, list[WaitingJob]] = field(default_factory=dict)
     bindings: dict[int, Binding] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
@@ -73,7 +76,10 @@ class Draft:
         tenants = {tenant.id: tenant for tenant in snapshot.tenants}
         lineages = {tenant.id: tenant.lineage for tenant in snapshot.tenants}
         cohort = Cohort(snapshot.quotas, lineages, snapshot.uses, idle_gpus(snapshot.clusters))
-        return cls(snapshot, cohort, tenants, lineages)
+        limits = Counts(snapshot.limited, lineages)
+        if limits:
+            limits.hold((held.job, held.tenant, held.gpus) for held in snapshot.holdings)
+        return cls(snapshot, cohort, tenants, lineages, limits)
 
     def plan(self) -> Plan:
         """What was decided."""
@@ -165,22 +171,48 @@ class Draft:
         shape, room = site.option.shape, self.room(site)
         block = room.best_block(shape, job.ask.required_tier, self.excluded(job, site))
         assert block is not None, "bound where there is no room"
-        self.bind_to(binding_of(job, site, service_class, block))
+        self.bind_to(site, binding_of(job, site, service_class, block))
 
-    def bind_to(self, binding: Binding) -> None:
-        """Bind a job to nodes that are free."""
+    def bind_to(self, site: Site, binding: Binding) -> None:
+        """Bind a job to nodes of the site that are free."""
         shape = binding.shape
         assert len(binding.nodes) == shape.nodes, "a gang is bound whole"
-        self._rooms[binding.cluster_name, binding.flavor].take(binding.nodes, shape)
-        self.cohort.take(_use(binding))
+        self.room(site).take(binding.nodes, shape)
+        self.cohort.take(use_of(binding))
+        self._start(binding)
         self.bindings[binding.job] = binding
 
-    def keep(self, binding: Binding, until_ms: int) -> None:
+    def keep(self, site: Site, binding: Binding, until_ms: int) -> None:
         """Keep the nodes of a binding that cannot be made yet: what is free of them, and quota."""
-        room = self._rooms[binding.cluster_name, binding.flavor]
-        free_gpus = room.keep(binding.nodes, binding.shape)
-        self.cohort.take(_use(binding), idle=free_gpus)
+        room, shape = self.room(site), binding.shape
+        free_gpus = shape.per_node.gpus * sum(room.holds((n,), shape) for n in binding.nodes)
+        self.cohort.take(use_of(binding), idle=room.keep(binding.nodes, shape))
+        self._start(binding)
         self.kept[binding.job] = Kept(binding, until_ms, free_gpus)
+
+    def _start(self, binding: Binding) -> None:
+        if self.limits:
+            self.limits.start(binding.job, binding.tenant, binding.user, binding.shape.gpus)
+
+    def within_limits(self, job: WaitingJob, found: list[Site]) -> list[Site]:
+        """Those of the sites where no limit of its tenant, person or labels keeps the job back."""
+        if not self.limits:
+            return found
+        return [site for site in found if self.limit_hit(job, site) is None]
+
+    def limit_hit(self, job: WaitingJob, site: Site) -> Hit | None:
+        """The limit that a start of the job at the site would exceed now, None = none."""
+        standing = self.limits.standing(job.id, job.tenant, job.user)
+        return first_hit(standing, site.option.shape.gpus, job.ask.time_limit_ms)
+
+    def quota_to_come(self) -> Cohort:
+        """Quota as it is when all that was promised runs, and those who leave are gone."""
+        promised = [use_of(binding) for binding in self.promised]
+        cohort = Cohort(self.snapshot.quotas, self.lineages, (*self.snapshot.uses, *promised))
+        for held in self.snapshot.holdings:
+            if held.goes:
+                cohort.give_back(held.use)
+        return cohort
 
     @property
     def promised(self) -> Iterator[Binding]:
@@ -190,7 +222,8 @@ class Draft:
             yield kept.binding
 
 
-def _use(binding: Binding) -> Use:
+def use_of(binding: Binding) -> Use:
+    """What the binding counts in its tenant's quota."""
     return Use(
         binding.tenant,
         binding.flavor,

@@ -18,17 +18,18 @@ def choose(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
     asker = draft.asker(job)
     live, book = asker.place.live, asker.book
     allowed = [site for site in live if book.allows(site, service_class)]
+    allowed = draft.within_limits(job, allowed)
     if not allowed:
         return None
     allowed = [site for site in allowed if not job.ask.shuns(site.cluster.name)] or allowed
-    for equal in _preferred(book, job, service_class, allowed):
+    for equal in preferred(book, job, service_class, allowed):
         fits = [(fit, site.cluster.name, site) for site, fit in _fitting(draft, job, equal, live)]
         if fits:
             return min(fits, key=lambda found: found[:2])[2]
     return None
 
 
-def _preferred(
+def preferred(
     book: Book, job: WaitingJob, service_class: str, allowed: list[Site]
 ) -> Iterator[list[Site]]:
     """The sites in groups, the most preferred first; within a group the blocks decide."""

@@ -2,22 +2,25 @@
 
 A job inside its tenant's guarantee that finds no room may have whole spot gangs evicted, of anybody,
 and gangs of its own tenant that it outranks (by the priority they were given: waiting does not
-count, so that no two evict each other in turn). Victims are chosen by the least lost work, and are
-minimal by inclusion. Nobody is evicted unless all of the job fits then: its nodes are kept for it.
+count, so that no two evict each other in turn; nor does it evict one as spot that would outrank it
+inside the guarantee). Victims are chosen by the least lost work, and are minimal by inclusion.
+Nobody is evicted unless all of the job fits then: its nodes are kept for it.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import groupby
+from dataclasses import dataclass
 from uuid import UUID
 
-from clusters.core.resources import GangShape, NodeShape, left_of
+from clusters.core.resources import GangShape
 from clusters.core.topology import Block, Room
-from federation.core.draft import Draft
+from federation.core.departures import Departures
+from federation.core.draft import Asker, Book, Draft, Place, use_of
 from federation.core.ordering import in_turn, owned
+from federation.core.placement import preferred
 from federation.core.plan import Claim, binding_of
 from federation.core.snapshot import Holding, Site, Snapshot, WaitingJob
-from quotas.core.cohort import GUARANTEED, SPOT, Use
+from quotas.core.cohort import GUARANTEED, SPOT, Headroom
 from quotas.core.policy import Policy
 
 Victims = Sequence[Holding]
@@ -25,9 +28,12 @@ Victims = Sequence[Holding]
 
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     """Claim nodes for jobs that are owed their GPUs and found none free, owners in turn."""
-    if snapshot.holdings:
-        shares = owned(snapshot, draft)
-        in_turn(draft, GUARANTEED, shares, _Reclaim(snapshot, draft).claim)
+    if not snapshot.holdings:
+        return draft
+    reclaim, claimed = _Reclaim(snapshot, draft), -1
+    while len(draft.claims) > claimed:  # what victims leave over may be enough for one before
+        claimed = len(draft.claims)
+        in_turn(draft, GUARANTEED, owned(snapshot, draft), reclaim.claim)
     return draft
 
 
@@ -43,78 +49,127 @@ def is_spared(held: Holding, policy: Policy, now_ms: int) -> bool:
     return young or cooling or held.evictions >= policy.most_evictions
 
 
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """What jobs of one tenant and priority could have at a site; victims in their order.
+
+    `now` and `then` are the tenant's guaranteed headroom as it is (without those who leave anyway)
+    and when those whom they outrank are gone.
+    """
+
+    spot: Victims
+    outranked: Victims
+    now: Headroom
+    then: Headroom
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way to claim: whom to evict, at which site, for which nodes; the work lost by it."""
+
+    lost: int
+    site: Site
+    victims: Victims
+    block: Block
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """The best way first: it loses least, evicts fewest; then by the cluster's name."""
+        return self.lost, len(self.victims), self.site.cluster.name
+
+
 class _Reclaim:
-    """One cycle's claims."""
+    """One cycle's claims. What is remembered of jobs and sites holds until the next claim."""
 
     def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
         self._now_ms = snapshot.now_ms
         self._policy = snapshot.policy
         self._draft = draft
-        self._fields: dict[tuple[str, str], _Field] = {}
-        self._by_cluster: dict[UUID, list[Holding]] = defaultdict(list)
-        for holding in snapshot.holdings:
-            self._by_cluster[holding.cluster].append(holding)
+        self._quota = draft.quota_to_come()
+        self._departures = Departures(snapshot, draft)
+        self._order = [held for held in snapshot.holdings if held.is_evictable]
+        self._order.sort(key=lambda held: (*self._place(held), held.attempt))
+        self._own: dict[UUID, list[Holding]] = {}
+        self._spot: dict[tuple[str, str], Victims] = {}
+        self._reaches: dict[tuple[Book, int, str, str], _Reach] = {}
+        self._rooms: dict[tuple[Book | None, int, str, str], Room] = {}
+        self._hopeless: set[tuple[Place, Book, int]] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Look anew at who may be evicted and at what comes free."""
+        self._order = [held for held in self._order if held.attempt not in self._draft.victims]
+        self._own = defaultdict(list)
+        for held in self._order:
+            if held.service_class == GUARANTEED and not self._is_spared(held):
+                self._own[held.tenant].append(held)
+        self._departures.begin()
+        for known in (self._spot, self._reaches, self._rooms, self._hopeless):
+            known.clear()
 
     def claim(self, job: WaitingJob) -> Site | None:
-        """Claim nodes for the job where least work is lost, in the flavor it likes best."""
-        sites = (site for site, code in self._draft.asker(job).place.sites if not code)
-        for _, equal in groupby(sites, key=lambda site: site.option):
+        """Claim nodes for the job where least work is lost, in the flavor it likes best.
+
+        Not when it lost kept nodes just now: those who were to leave them stay, and are seen so next.
+        """
+        asker = self._draft.asker(job)
+        key = (asker.place, asker.book, job.priority)
+        if job.id in self._draft.released or key in self._hopeless:
+            return None
+        allowed = self._allowed(job, asker)
+        startable = self._draft.within_limits(job, allowed)
+        for equal in preferred(asker.book, job, GUARANTEED, startable):
             ways = [way for site in equal if (way := self._way(job, site)) is not None]
             if ways:
-                _, _, site, victims, block = min(ways, key=lambda way: way[:2])
-                self._make(job, site, victims, block)
-                return site
+                best = min(ways, key=lambda way: way.place)
+                self._make(job, best)
+                return best.site
+        if len(startable) == len(allowed):  # limits are not the same for all that share the key
+            self._hopeless.add(key)
         return None
 
-    def _make(self, job: WaitingJob, site: Site, victims: Victims, block: Block) -> None:
+    def _make(self, job: WaitingJob, way: _Way) -> None:
         draft = self._draft
-        grace_ms = max(
-            (held.grace_ms or 0 for held in victims if held.started_ms is not None), default=0
-        )
-        binding = binding_of(job, site, GUARANTEED, block)
-        claim = Claim(binding, tuple(victims), self._now_ms + grace_ms + self._policy.claim_ms)
+        started = [held for held in way.victims if held.started_ms is not None]
+        grace_ms = max((held.grace_ms or 0 for held in started), default=0)
+        binding = binding_of(job, way.site, GUARANTEED, way.block)
+        claim = Claim(binding, tuple(way.victims), self._now_ms + grace_ms + self._policy.claim_ms)
         draft.claims.append(claim)
-        draft.victims.update(held.attempt for held in victims)
-        draft.keep(binding, claim.deadline_ms)
-        self._field(site).change()
+        draft.victims.update(held.attempt for held in way.victims)
+        draft.keep(way.site, binding, claim.deadline_ms)
+        for held in way.victims:
+            self._quota.give_back(held.use)
+        self._quota.take(use_of(binding))
+        self._begin()
 
-    def _way(self, job: WaitingJob, site: Site) -> tuple[int, str, Site, Victims, Block] | None:
-        """Lost work, cluster, site, victims and nodes of the best claim there; None = there is none."""
-        field = self._field(site)
-        if self._draft.book(job.tenant).price(site, GUARANTEED) is None:
+    def _allowed(self, job: WaitingJob, asker: Asker) -> list[Site]:
+        """Where prices and quota would let the job run when those whom it outranks are gone."""
+        allowed = [
+            site
+            for site, code in asker.place.sites
+            if not code
+            and self._reach(job, site).then.holds(site.option.shape.gpus)
+            and asker.book.price(site, GUARANTEED) is not None
+        ]
+        return [site for site in allowed if not job.ask.shuns(site.cluster.name)] or allowed
+
+    def _way(self, job: WaitingJob, site: Site) -> _Way | None:
+        """The best claim at the site, None when the job would not fit whoever is evicted."""
+        reach = self._reach(job, site)
+        if self._room(job, site, reach).fit(*self._gang(job, site)) is None:
             return None
-        outranked = [held for held in field.owned[job.tenant] if self._outranks(job, held)]
-        is_owed = self._is_owed(job, site, ())
-        if not outranked and not (is_owed and field.may_hold(job, site)):
-            return None
-        order = [*field.spot, *outranked] if is_owed else [*outranked, *field.spot]
-        if not self._suffices(job, site, order):
-            return None
-        victims = self._fewest(job, site, order)
-        block = field.block(job, site, victims)
-        assert block is not None, "the victims suffice"
+        is_owed = reach.now.holds(site.option.shape.gpus)
+        first, last = (reach.spot, reach.outranked) if is_owed else (reach.outranked, reach.spot)
+        victims = self._first(job, site, [*first, *last])
+        if is_owed:  # who holds none of the nodes is not in the way
+            block = self._block(job, site, victims)
+            victims = [held for held in victims if not set(block.nodes).isdisjoint(held.nodes)]
+        victims = self._needed(job, site, victims)
         lost = sum(held.lost_work(self._now_ms) for held in victims)
-        return lost, site.cluster.name, site, victims, block
+        return _Way(lost, site, victims, self._block(job, site, victims))
 
-    def _field(self, site: Site) -> "_Field":
-        key = (site.cluster.name, site.flavor.name)
-        field = self._fields.get(key)
-        if field is None:
-            holdings = sorted(self._by_cluster[site.cluster.id], key=self._place)
-            field = self._fields[key] = _Field(self._draft, site, holdings)
-        return field
-
-    def _place(self, held: Holding) -> tuple[bool, int, int, int]:
-        return place_of(held, self._policy, self._now_ms)
-
-    def _is_spared(self, held: Holding) -> bool:
-        return is_spared(held, self._policy, self._now_ms)
-
-    def _outranks(self, job: WaitingJob, held: Holding) -> bool:
-        return held.priority < job.priority and not self._is_spared(held)
-
-    def _fewest(self, job: WaitingJob, site: Site, order: list[Holding]) -> Victims:
-        """The shortest beginning of the order that suffices, less all that it does not need."""
+    def _first(self, job: WaitingJob, site: Site, order: Victims) -> Victims:
+        """The shortest beginning of the order that suffices; all of it does."""
         few, enough = 0, len(order)  # more gone is more room: what suffices, suffices with more
         while few < enough:
             middle = (few + enough) // 2
@@ -122,12 +177,11 @@ class _Reclaim:
                 enough = middle
             else:
                 few = middle + 1
-        victims = order[:enough]
-        if self._is_owed(job, site, ()):  # who holds none of the nodes is not in the way
-            block = self._field(site).block(job, site, victims)
-            assert block is not None, "they suffice"
-            victims = [held for held in victims if not set(block.nodes).isdisjoint(held.nodes)]
-        for held in reversed(tuple(victims)):
+        return order[:enough]
+
+    def _needed(self, job: WaitingJob, site: Site, victims: Victims) -> Victims:
+        """The victims less all that are not needed, the last ones tried first."""
+        for held in reversed(victims):
             fewer = [other for other in victims if other is not held]
             if self._suffices(job, site, fewer):
                 victims = fewer
@@ -135,95 +189,76 @@ class _Reclaim:
 
     def _suffices(self, job: WaitingJob, site: Site, victims: Victims) -> bool:
         """Whether the job is owed its GPUs and finds room when the victims are gone."""
-        return (
-            self._is_owed(job, site, victims)
-            and self._field(site).block(job, site, victims) is not None
-        )
+        if not self._headroom(job.tenant, site, victims).holds(site.option.shape.gpus):
+            return False
+        return self._departures.room(site, victims).fit(*self._gang(job, site)) is not None
 
-    def _is_owed(self, job: WaitingJob, site: Site, victims: Victims) -> bool:
-        """Whether the job is inside its tenant's guarantee when the victims are gone."""
-        cohort, flavor = self._draft.cohort, site.flavor.name
-        gone = [
-            Use(held.tenant, held.flavor, held.cluster, GUARANTEED, held.gpus)
-            for held in victims
-            if held.service_class == GUARANTEED
-        ]
-        for use in gone:
-            cohort.give_back(use)
-        headroom = cohort.headroom(job.tenant, flavor, site.cluster.id, GUARANTEED)
-        for use in gone:
-            cohort.take(use, idle=0)
-        return headroom.holds(site.option.shape.gpus)
+    def _block(self, job: WaitingJob, site: Site, victims: Victims) -> Block:
+        """The nodes that the job takes when the victims are gone."""
+        block = self._departures.room(site, victims).best_block(*self._gang(job, site))
+        assert block is not None, "the victims suffice"
+        return block
 
-
-class _Field:
-    """What could come free at a site in this cycle; `holdings` in the order of eviction.
-
-    `spot` are the spot gangs there that may be evicted, `owned` each tenant's guaranteed ones.
-    """
-
-    def __init__(self, draft: Draft, site: Site, holdings: Victims) -> None:
-        self._draft = draft
-        self._site = site
-        self._nodes = {node.name: node for node in site.flavor.nodes}
-        self._as_it_is = Room(site.flavor.nodes)
-        self._on: dict[str, list[Holding]] = defaultdict(list)
-        self._here = [held for held in holdings if not self._nodes.keys().isdisjoint(held.nodes)]
-        for held in self._here:
-            for name in self._nodes.keys() & set(held.nodes):
-                self._on[name].append(held)
-        self._hopeless: set[tuple[GangShape, str, frozenset[str]]] = set()
-        self.spot: Victims = ()
-        self.owned: dict[UUID, list[Holding]] = {}
-        self.change()
-
-    def change(self) -> None:
-        """Something was claimed here: less can come free."""
-        stay = [held for held in self._here if held.is_evictable]
-        stay = [held for held in stay if held.attempt not in self._draft.victims]
-        self.spot = [held for held in stay if held.service_class == SPOT]
-        self.owned = defaultdict(list)
-        for held in stay:
-            if held.service_class == GUARANTEED:
-                self.owned[held.tenant].append(held)
-        self._full = self._room(self.spot)
-
-    def may_hold(self, job: WaitingJob, site: Site) -> bool:
-        """Whether the job's gang fits when all spot is gone."""
-        key = self._key(job, site)
-        if key not in self._hopeless and self._full.fit(*key) is None:
-            self._hopeless.add(key)
-        return key not in self._hopeless
-
-    def block(self, job: WaitingJob, site: Site, victims: Victims) -> Block | None:
-        """The block that the job takes when the victims are gone."""
-        return self._room(victims).best_block(*self._key(job, site))
-
-    def _key(self, job: WaitingJob, site: Site) -> tuple[GangShape, str, frozenset[str]]:
+    def _gang(self, job: WaitingJob, site: Site) -> tuple[GangShape, str, frozenset[str]]:
         return site.option.shape, job.ask.required_tier, self._draft.excluded(job, site)
 
-    def _room(self, victims: Victims) -> Room:
-        """The site when the victims, and all who leave anyway, are gone."""
-        gone = {held.attempt for held in victims} | self._draft.victims
-        promised = self._promised()
-        free = {
-            name: self._left(name, gone, promised.get(name, ()))
-            for name in self._on.keys() | promised.keys()
-        }
-        return self._as_it_is.with_free(free)
+    def _reach(self, job: WaitingJob, site: Site) -> _Reach:
+        """What the job could have at the site."""
+        book = self._draft.asker(job).book
+        key = (book, job.priority, site.cluster.name, site.flavor.name)
+        reach = self._reaches.get(key)
+        if reach is None:
+            own = [
+                held
+                for held in self._own.get(job.tenant, ())
+                if held.priority < job.priority
+                and (held.flavor == site.flavor.name or held.cluster == site.cluster.id)
+            ]
+            now = self._headroom(job.tenant, site, ())
+            then = self._headroom(job.tenant, site, own) if own else now
+            spot = [held for held in self._spot_at(site) if not _is_ahead(held, job)]
+            reach = self._reaches[key] = _Reach(spot, own, now, then)
+        return reach
 
-    def _left(self, name: str, gone: set[UUID], promised: Sequence[GangShape]) -> NodeShape:
-        node = self._nodes[name]
-        stay = [h.shape for h in self._on[name] if not (h.leaves or h.attempt in gone)]
-        return left_of(node.total, node.foreign, (*stay, *promised))
+    def _room(self, job: WaitingJob, site: Site, reach: _Reach) -> Room:
+        """The site when all are gone whom the job may evict there."""
+        everybody = not reach.outranked and len(reach.spot) == len(self._spot_at(site))
+        book = None if everybody else self._draft.asker(job).book  # most share one room
+        key = (book, 0 if everybody else job.priority, site.cluster.name, site.flavor.name)
+        room = self._rooms.get(key)
+        if room is None:
+            victims = [*reach.spot, *reach.outranked]
+            room = self._rooms[key] = self._departures.room(site, victims)
+        return room
 
-    def _promised(self) -> dict[str, list[GangShape]]:
-        """What this cycle bound to the site's nodes, and what is kept there, by node."""
-        draft, site = self._draft, self._site
-        promised: dict[str, list[GangShape]] = defaultdict(list)
-        for binding in draft.promised:
-            if binding.cluster == site.cluster.id:
-                for name in binding.nodes:
-                    if name in self._nodes:
-                        promised[name].append(binding.shape)
-        return promised
+    def _spot_at(self, site: Site) -> Victims:
+        """The spot gangs there that may be evicted."""
+        key = (site.cluster.name, site.flavor.name)
+        spot = self._spot.get(key)
+        if spot is None:
+            is_at = self._departures.is_at
+            spot = [h for h in self._order if h.service_class == SPOT and is_at(site, h)]
+            self._spot[key] = spot
+        return spot
+
+    def _headroom(self, tenant: UUID, site: Site, victims: Victims) -> Headroom:
+        """The tenant's guaranteed headroom at the site when the victims are gone."""
+        quota, gone = self._quota, [h.use for h in victims if h.service_class == GUARANTEED]
+        for use in gone:
+            quota.give_back(use)
+        headroom = quota.headroom(tenant, site.flavor.name, site.cluster.id, GUARANTEED)
+        for use in gone:
+            quota.take(use)
+        return headroom
+
+    def _place(self, held: Holding) -> tuple[bool, int, int, int]:
+        return place_of(held, self._policy, self._now_ms)
+
+    def _is_spared(self, held: Holding) -> bool:
+        return is_spared(held, self._policy, self._now_ms)
+
+
+def _is_ahead(held: Holding, job: WaitingJob) -> bool:
+    """Whether a spot gang of the job's own tenant would outrank it inside the guarantee."""
+    is_own = held.tenant == job.tenant and held.wanted_class == "auto"
+    return is_own and held.priority > job.priority

@@ -13,6 +13,7 @@ from clusters.core.capabilities import GANG_NEEDS, SIGNAL
 from clusters.core.resources import GangShape
 from clusters.core.topology import NodeRoom
 from quotas.core.cohort import QuotaRow, Use
+from quotas.core.limits import Limited
 from quotas.core.policy import Policy
 
 
@@ -193,6 +194,16 @@ class Holding:
         return self.shape.gpus
 
     @property
+    def use(self) -> Use:
+        """What it counts in its tenant's quota."""
+        return Use(self.tenant, self.flavor, self.cluster, self.service_class, self.gpus)
+
+    @property
+    def goes(self) -> bool:
+        """Whether its nodes come free without an eviction: it leaves, and its cluster knows of it."""
+        return self.leaves and not self.is_lost
+
+    @property
     def is_evictable(self) -> bool:
         """Whether it may be told to go: it does not go anyway, and its cluster knows of it."""
         return not self.leaves and not self.is_lost
@@ -223,7 +234,7 @@ class Snapshot:
     """Everything one cycle looks at. The order of rows means nothing.
 
     `spot_use` is each tenant's decayed spot use by flavor, in GPU-milliseconds. `holdings` are all
-    open attempts; `uses` are their sums.
+    open attempts; `uses` are their sums. `limited` are the limits and what of jobs they ask for.
     """
 
     now_ms: int
@@ -237,6 +248,7 @@ class Snapshot:
     holdings: tuple[Holding, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     policy: Policy = field(default_factory=Policy)
+    limited: Limited = field(default_factory=Limited)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

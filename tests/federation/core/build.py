@@ -5,7 +5,7 @@ from dataclasses import replace
 from uuid import UUID, uuid5
 
 from accounting.core.rating import PriceBook, PriceEntry
-from clusters.core.resources import GangShape, NodeShape
+from clusters.core.resources import GangShape, NodeShape, left_of
 from clusters.core.topology import NodeRoom
 from federation.core.plan import Plan
 from federation.core.snapshot import (
@@ -13,7 +13,9 @@ from federation.core.snapshot import (
     ClusterState,
     ClusterView,
     FlavorView,
+    Holding,
     Option,
+    Reservation,
     Snapshot,
     TenantView,
     WaitingJob,
@@ -117,6 +119,70 @@ def use(tenant: str, gpus: int, service_class: str, flavor: str = "h100", on: st
     return Use(uid(tenant), flavor, uid(on), service_class, gpus)
 
 
+def holding(
+    number: int,
+    nodes: str = "n1",
+    gpus: int = GPUS,
+    *,
+    tenant: str = "beta",
+    on: str = "c1",
+    flavor: str = "h100",
+    wanted: str = "",
+    service_class: str = "spot",
+    priority: int = 500,
+    ran: int | None = 3600,
+    saved: int | None = None,
+    exclusive: bool = False,
+    **more: object,
+) -> Holding:
+    """Job `number` on the nodes, so many GPUs of each.
+
+    It started `ran` seconds ago (None = not yet), and last saved `saved` seconds ago (None = never).
+    """
+    names = tuple(nodes.split())
+    return Holding(
+        attempt=uid(f"attempt of {number}"),
+        job=number,
+        tenant=uid(tenant),
+        priority=priority,
+        cluster=uid(on),
+        flavor=flavor,
+        wanted_class=wanted or service_class,
+        service_class=service_class,
+        nodes=names,
+        shape=GangShape(len(names), need(gpus), exclusive),
+        since_ms=NOW_MS - (ran or 0) * 1000,
+        is_running=ran is not None,
+        started_ms=None if ran is None else NOW_MS - ran * 1000,
+        saved_ms=None if saved is None else NOW_MS - saved * 1000,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def reservation(
+    number: int,
+    nodes: str,
+    gpus: int = GPUS,
+    *,
+    on: str = "c1",
+    service_class: str = "guaranteed",
+    exclusive: bool = False,
+    left: int = 60,
+) -> Reservation:
+    """The nodes are kept for job `number` for `left` more seconds."""
+    names = tuple(nodes.split())
+    return Reservation(
+        job=number,
+        cluster=uid(on),
+        flavor="h100",
+        service_class=service_class,
+        nodes=names,
+        shape=GangShape(len(names), need(gpus), exclusive),
+        claimed_ms=NOW_MS - 1000,
+        deadline_ms=NOW_MS + left * 1000,
+    )
+
+
 def prices(**nano: int) -> PriceBook:
     """One price a flavor, the same for both classes; `h100=5`."""
     return PriceBook(
@@ -139,6 +205,94 @@ def snapshot(
         prices=prices(h100=5, a100=3),
     )
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def held(facts: Snapshot, holdings: Iterable[Holding], **changes: object) -> Snapshot:
+    """The snapshot with these gangs: what is free of the nodes, and the uses, are their sums."""
+    holdings = tuple(holdings)
+    on: dict[tuple[UUID, str], list[GangShape]] = {}
+    for one in holdings:
+        for name in one.nodes:
+            on.setdefault((one.cluster, name), []).append(one.shape)
+
+    def left(c: ClusterView, n: NodeRoom) -> NodeRoom:
+        return replace(n, free=left_of(n.total, n.foreign, on.get((c.id, n.name), ())))
+
+    clusters = tuple(
+        replace(
+            c,
+            flavors=tuple(replace(f, nodes=tuple(left(c, n) for n in f.nodes)) for f in c.flavors),
+        )
+        for c in facts.clusters
+    )
+    uses = tuple(one.use for one in holdings)
+    return replace(facts, clusters=clusters, holdings=holdings, uses=uses, **changes)  # type: ignore[arg-type]
+
+
+def then(before: Snapshot, plan: Plan) -> Snapshot:
+    """The snapshot that follows at the same moment: gangs are bound, nodes kept, victims told."""
+    told = {victim.attempt for claim in plan.claims for victim in claim.victims}
+    promoted = {one.attempt for one in plan.promotions}
+    jobs = {one.id: one for one in before.jobs}
+    bound = {b.job: b for b in plan.bindings}
+    over = {*plan.released, *bound}
+    new = (
+        Holding(
+            attempt=uid(f"attempt {b.number} of {b.job}"),
+            job=b.job,
+            tenant=b.tenant,
+            priority=jobs[b.job].priority,
+            cluster=b.cluster,
+            flavor=b.flavor,
+            wanted_class=jobs[b.job].wanted_class,
+            service_class=b.service_class,
+            nodes=b.nodes,
+            shape=b.shape,
+            since_ms=before.now_ms,
+            is_running=False,
+        )
+        for b in plan.bindings
+    )
+    stay = (
+        replace(
+            one,
+            leaves=one.leaves or one.attempt in told,
+            service_class="guaranteed" if one.attempt in promoted else one.service_class,
+        )
+        for one in before.holdings
+    )
+    kept = (
+        Reservation(
+            job=c.binding.job,
+            cluster=c.binding.cluster,
+            flavor=c.binding.flavor,
+            service_class=c.binding.service_class,
+            nodes=c.binding.nodes,
+            shape=c.binding.shape,
+            claimed_ms=before.now_ms,
+            deadline_ms=c.deadline_ms,
+        )
+        for c in plan.claims
+    )
+    return held(
+        replace(before, jobs=tuple(one for one in before.jobs if one.id not in bound)),
+        (*stay, *new),
+        reservations=(*(one for one in before.reservations if one.job not in over), *kept),
+    )
+
+
+def emptied(facts: Snapshot) -> Snapshot:
+    """The snapshot when all who leave are gone."""
+    return held(facts, (one for one in facts.holdings if not one.goes))
+
+
+def claimed(plan: Plan) -> dict[int, str]:
+    """By job: `cluster: nodes < victims`."""
+    return {
+        c.binding.job: f"{c.binding.cluster_name}: {' '.join(c.binding.nodes)} < "
+        + " ".join(str(victim.job) for victim in c.victims)
+        for c in plan.claims
+    }
 
 
 def placed(plan: Plan) -> dict[int, str]:
