@@ -245,3 +245,32 @@ def test_blocks_agree_with_force(rows: list, gangs: list, random: object) -> Non
 def _after(node_: NodeRoom, shape: GangShape) -> NodeRoom:
     left = 0 if shape.exclusive else node_.free.gpus - shape.per_node.gpus
     return NodeRoom(node_.name, node_.path, node_.total, NodeShape(left, left, left), True)
+
+
+FREE = st.lists(
+    st.tuples(st.integers(0, 8), st.booleans(), st.integers(-1, 8)), min_size=1, max_size=7
+)
+
+
+@given(FREE, st.integers(1, 3), st.integers(1, 8), st.booleans(), st.sampled_from(["", "leaf"]))
+def test_a_room_with_other_free_nodes_is_as_if_made_of_them(
+    drawn: list[tuple[int, bool, int]], count: int, gpus: int, exclusive: bool, required: str
+) -> None:
+    """-1 leaves a node as it is. What was asked and taken of the first room before does not matter."""
+    before = [
+        node(f"n{i}", ("leaf", f"l{i % 3}"), free=free, usable=usable)
+        for i, (free, usable, _) in enumerate(drawn)
+    ]
+    other = {f"n{i}": free for i, (_, _, free) in enumerate(drawn) if free >= 0}
+    after = [
+        node(n.name, *n.path, free=other.get(n.name, n.free.gpus), usable=n.usable) for n in before
+    ]
+    shape, room = gang(count, gpus, exclusive=exclusive), Room(before)
+    room.fit(shape, required)
+    left = {n.name: n.free for n in after if n.name in other}
+    made, expected = room.with_free(left), Room(after)
+    assert made.best_block(shape, required) == expected.best_block(shape, required)
+    assert made.fit(shape, required) == expected.fit(shape, required)
+    assert made.widest(shape, required) == expected.widest(shape, required)
+    assert made.free_blocks() == expected.free_blocks()
+    assert room.free_blocks() == Room(before).free_blocks()
