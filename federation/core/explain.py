@@ -8,6 +8,7 @@ from uuid import UUID
 from clusters.core.capabilities import LACK_WORDS
 from clusters.core.resources import GangShape
 from clusters.core.topology import Room
+from federation.core.bounded import limit_reason
 from federation.core.draft import Book, Draft, Place
 from federation.core.plan import FleetView, Reason
 from federation.core.snapshot import (
@@ -23,6 +24,7 @@ from federation.core.snapshot import (
 )
 from kit.intervals import from_ms, iso
 from quotas.core.cohort import GUARANTEED, SPOT, Bound, Headroom
+from quotas.core.limits import Hit
 
 
 def set_aside(
@@ -112,6 +114,7 @@ class _Words:
         self._views: dict[Place, list[_View]] = {}
         self._granted: dict[Place, tuple[Reason, ...]] = {}
         self._shared: dict[tuple[object, ...], Reason] = {}
+        self._limits: dict[tuple[Hit, str], Reason] = {}
         # By tenant and class; no quota is needed where none is asked for.
         self._quota: defaultdict[tuple[Book, str], dict[_Need | None, Reason | None]]
         self._quota = defaultdict(lambda: {None: None})
@@ -129,10 +132,33 @@ class _Words:
             if view.need not in quota:
                 quota[view.need] = self._denied(job, asker.book, view.site)
         denied = [quota[view.need] for view in views]
-        granted = self._granted[asker.place]  # most are denied nothing and share one answer
-        if not any(denied):
-            return granted
-        return tuple([no or reason for no, reason in zip(denied, granted, strict=True)])
+        told = self._granted[asker.place]  # most are denied nothing and share one answer
+        if any(denied):
+            told = tuple([no or reason for no, reason in zip(denied, told, strict=True)])
+        is_free = not self._draft.limits or job.id in self._draft.kept  # the kept count already
+        return told if is_free else self._limited(job, views, told)
+
+    def _limited(
+        self, job: WaitingJob, views: Sequence[_View], told: tuple[Reason, ...]
+    ) -> tuple[Reason, ...]:
+        """The reasons, with limits before quotas and room; what holds everywhere is told once."""
+        hits = [
+            None if view.need is None else self._draft.limit_hit(job, view.site) for view in views
+        ]
+        if not any(hits):
+            return told
+        reasons = zip(hits, views, told, strict=True)
+        return tuple(
+            dict.fromkeys(self._limit(hit, view.site) if hit else why for hit, view, why in reasons)
+        )
+
+    def _limit(self, hit: Hit, site: Site) -> Reason:
+        key = (hit, f"{site.flavor.name} {site.cluster.name}")
+        reason = self._limits.get(key)
+        if reason is None:
+            path = self._draft.tenants[hit.row.tenant].path
+            reason = self._limits[key] = limit_reason(hit, path, site)
+        return reason
 
     def _look(self, job: WaitingJob, place: Place) -> list[_View]:
         views = []

@@ -20,9 +20,10 @@ def fix_for(reason: Mapping[str, Any]) -> dict[str, Any] | None:
         description = f"Ask for at most {available} nodes."
     elif reason.get("unit") in LACK_FIXES:
         description = LACK_FIXES[reason["unit"]]
-    elif reason["code"] == "limit_reached":
+    elif reason["code"] == "limit_reached" and reason.get("unit") not in ("gpus", "jobs"):
         change = {"time_limit": available}
-        description = f"Ask for at most {available} seconds, or another cluster."
+        other = "another cluster" if reason.get("cluster") else "have the limit raised"
+        description = f"Ask for at most {available} seconds, or {other}."
     if not description:
         return None
     return {"description": description, "change": change, "effect": effect}
@@ -47,7 +48,7 @@ _FIXES: Mapping[str, tuple[str, dict[str, Any] | None, str]] = {
         {"topology": {"required": None}},
         "It would fit now, over slower links.",
     ),
-    "limit_reached": ("", None, _SOON),
+    "limit_reached": ("Wait until some of that ended, or have the limit raised.", None, _SOON),
     "not_before": ("Take the date away.", {"not_before": None}, _SOON),
     "backend_cannot_run": (
         "Ask an admin to name your account on this cluster.", None, _SOON,

@@ -14,7 +14,7 @@ from kit.intervals import from_ms, iso
 class Reason:
     """Why a job waits, at one site (cluster and flavor) or, both None, whatever the site.
 
-    `needed` and `available` are whole numbers of `unit` ("gpus", "nodes", "seconds").
+    `needed` and `available` are whole numbers of `unit` ("gpus", "nodes", "jobs", "seconds").
     """
 
     code: str

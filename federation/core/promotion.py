@@ -51,10 +51,11 @@ def _after_those_who_wait(snapshot: Snapshot, draft: Draft) -> Cohort:
     for jobs in draft.ready.values():
         for job in jobs:
             if job.wanted_class == GUARANTEED and not draft.is_served(job):
-                for site, code in draft.asker(job).place.sites:
+                open_sites = [site for site, code in draft.asker(job).place.sites if not code]
+                for site in draft.within_limits(job, open_sites):
                     gpus = site.option.shape.gpus
                     place = (job.tenant, site.flavor.name, site.cluster.id, GUARANTEED)
-                    if not code and cohort.headroom(*place).holds(gpus):
+                    if cohort.headroom(*place).holds(gpus):
                         cohort.take(Use(*place, gpus))
                         break
     return cohort

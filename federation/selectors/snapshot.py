@@ -23,6 +23,7 @@ from federation.core.snapshot import Ask, Holding, Option, Snapshot, TenantView,
 from federation.models import Job
 from federation.selectors.fleet import cluster_views
 from federation.selectors.holdings import holdings, reservations
+from federation.selectors.limited import limited
 from kit.intervals import to_ms
 from quotas.core.cohort import Use
 from quotas.selectors import quota_policy, quota_rows
@@ -96,6 +97,7 @@ def take_snapshot(now: datetime) -> Snapshot:
             holdings=held,
             reservations=tuple(reservations()),
             policy=policy,
+            limited=limited(held),
         )
 
 
