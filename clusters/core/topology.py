@@ -10,7 +10,7 @@ nodes. Kinds that no node tells apart share their counts.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,10 +87,6 @@ class Room:
     def _begin(self, tree: Tree, free: Sequence[NodeShape], usable: Sequence[bool]) -> None:
         self._tree = tree
         self._usable = list(usable)
-        self._whole = [
-            is_usable and left == node.total
-            for is_usable, left, node in zip(usable, free, tree.order, strict=True)
-        ]
         # By dimension (GPUs, CPUs, MiB), what is free of each node; a node not usable has -1.
         pairs = list(zip(usable, free, strict=True))
         self._free = (
@@ -98,10 +94,10 @@ class Room:
             [left.cpus if is_usable else -1 for is_usable, left in pairs],
             [left.memory_mib if is_usable else -1 for is_usable, left in pairs],
         )
+        self._whole = [True] * len(pairs)
         self._broken = [0] * len(tree.parents)
-        for number, whole in enumerate(self._whole):
-            if not whole:
-                self._break(number)
+        for number, (is_usable, left) in enumerate(pairs):
+            self._mark(number, whole=is_usable and left == tree.order[number].total)
         self._log: list[int] = []
         self._counts: dict[_Kind, _Counts] = {}  # by the rounded need
         self._known: dict[_Kind, _Counts] = {}  # by the need as asked, until a step is added
@@ -124,23 +120,17 @@ class Room:
         room._free = (list(self._free[0]), list(self._free[1]), list(self._free[2]))
         room._log, room._counts, room._known = [], {}, {}
         room._steps = tuple(map(list, self._steps))
-        for name, left in free.items():
-            room._set(self._tree.numbers[name], left)
+        for number, left in ((self._tree.numbers[name], left) for name, left in free.items()):
+            if self._usable[number]:
+                room._set(number, left)
         return room
 
     def _set(self, number: int, left: NodeShape) -> None:
-        """Give a node that nobody has counted yet other room."""
-        if not self._usable[number]:
-            return
+        """Give a usable node that nobody has counted yet other room."""
         for axis, value in enumerate(_axes(left)):
-            if self._free[axis][number] != value:
-                self._free[axis][number] = value
-                self._add_step(axis, value)
-        whole = left == self._tree.order[number].total
-        if whole != self._whole[number]:
-            self._whole[number] = whole
-            for domain in self._tree.chains[self._tree.home[number]]:
-                self._broken[domain] += -1 if whole else 1
+            self._free[axis][number] = value
+            self._add_step(axis, value)
+        self._mark(number, whole=left == self._tree.order[number].total)
 
     @property
     def free_gpus(self) -> int:
@@ -157,7 +147,9 @@ class Room:
                 if counts.hosts:
                     return Fit(HOST, min(counts.hosts) - shape.gpus)
             elif counts.most(rank) >= shape.nodes:
-                return Fit(rank, self._tightest(counts, rank, shape.nodes) - shape.gpus)
+                sizes = zip(counts.sizes[rank], counts.free[rank], strict=True)
+                tightest = min([free for size, free in sizes if size >= shape.nodes])
+                return Fit(rank, tightest - shape.gpus)
         return None
 
     def best_block(
@@ -202,19 +194,10 @@ class Room:
         together = [counts.most(rank) for rank in ranks]
         return max(together, default=min(1, anywhere)), anywhere
 
-    def take(self, nodes: Iterable[str], shape: GangShape) -> None:
+    def take(self, nodes: Collection[str], shape: GangShape) -> None:
         """Give a member to each of the nodes."""
-        for name in nodes:
-            number = self._tree.numbers[name]
-            for axis, need in enumerate(_axes(shape.per_node)):
-                values = self._free[axis]
-                assert values[number] >= need, f"{name} has not enough free"
-                values[number] = 0 if shape.exclusive else values[number] - need
-                self._add_step(axis, values[number])
-            if self._whole[number]:
-                self._whole[number] = False
-                self._break(number)
-            self._log.append(number)
+        assert self.holds(nodes, shape), "one of the nodes has not enough free"
+        self.keep(nodes, shape)
 
     def _add_step(self, axis: int, value: int) -> None:
         steps = self._steps[axis]
@@ -246,9 +229,7 @@ class Room:
                 values[number] = 0 if shape.exclusive else max(0, values[number] - need)
                 self._add_step(axis, values[number])
             gpus -= self._free[0][number]
-            if self._whole[number]:
-                self._whole[number] = False
-                self._break(number)
+            self._mark(number, whole=False)
             self._log.append(number)
         return gpus
 
@@ -281,9 +262,12 @@ class Room:
                 blocks[TIERS[rank]] = max(sums[domain] for domain in domains)
         return blocks
 
-    def _break(self, number: int) -> None:
-        for domain in self._tree.chains[self._tree.home[number]]:
-            self._broken[domain] += 1
+    def _mark(self, number: int, *, whole: bool) -> None:
+        """Note whether nothing is taken of a node."""
+        if self._whole[number] != whole:
+            for domain in self._tree.chains[self._tree.home[number]]:
+                self._broken[domain] += self._whole[number] - whole
+            self._whole[number] = whole
 
     def _growth(self) -> list[int]:
         """For each domain, how many wholly free domains (itself and above) taking of it breaks."""
@@ -378,11 +362,6 @@ class Room:
                 rank, slot = tree.ranks[domain], tree.slots[domain]
                 counts.sizes[rank][slot] -= lost
                 counts.free[rank][slot] -= less
-
-    @staticmethod
-    def _tightest(counts: _Counts, rank: int, nodes: int) -> int:
-        sizes = zip(counts.sizes[rank], counts.free[rank], strict=True)
-        return min([free for size, free in sizes if size >= nodes])
 
     def _tightest_host(self, counts: _Counts, gpus: int, growth: Sequence[int]) -> int:
         home = self._tree.home
