@@ -1,0 +1,1 @@
+"""Quotas of other systems, read into ours: pure, from their text or documents."""
