@@ -80,6 +80,17 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "kit.problem.problem_middleware",
 ]
+# What a request to the API that bears a token is spared (`config.wsgi`).
+PAGES_ONLY = {
+    "config.headers.content_security_policy",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+}
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
 TEMPLATES = [
