@@ -7,7 +7,7 @@ inside the guarantee). Victims are chosen by the least lost work, and are minima
 Nobody is evicted unless all of the job fits then: its nodes are kept for it.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -20,7 +20,7 @@ from federation.core.ordering import in_turn, owned
 from federation.core.placement import preferred
 from federation.core.plan import Claim, binding_of
 from federation.core.snapshot import Holding, Site, Snapshot, WaitingJob
-from quotas.core.cohort import GUARANTEED, SPOT, Headroom
+from quotas.core.cohort import GUARANTEED, SPOT, Headroom, Use
 from quotas.core.policy import Policy
 
 Victims = Sequence[Holding]
@@ -101,7 +101,7 @@ class _Reclaim:
         self._order = [held for held in self._order if held.attempt not in self._draft.victims]
         self._own = defaultdict(list)
         for held in self._order:
-            if held.service_class == GUARANTEED and not self._is_spared(held):
+            if held.service_class == GUARANTEED and not self._is_safe(held):
                 self._own[held.tenant].append(held)
         self._departures.begin()
         for known in (self._spot, self._reaches, self._rooms, self._hopeless):
@@ -115,6 +115,9 @@ class _Reclaim:
         asker = self._draft.asker(job)
         key = (asker.place, asker.book, job.priority)
         if job.id in self._draft.released or key in self._hopeless:
+            return None
+        if not self._may_fit(job, asker):
+            self._hopeless.add(key)
             return None
         allowed = self._allowed(job, asker)
         startable = self._draft.within_limits(job, allowed)
@@ -142,8 +145,14 @@ class _Reclaim:
         self._quota.take(use_of(binding))
         self._begin()
 
+    def _may_fit(self, job: WaitingJob, asker: Asker) -> bool:
+        """Whether it has room somewhere when all are gone who may be evicted by anybody."""
+        return any(
+            not code and self._fits(job, site, self._most(site)) for site, code in asker.place.sites
+        )
+
     def _allowed(self, job: WaitingJob, asker: Asker) -> list[Site]:
-        """Where prices and quota would let the job run when those whom it outranks are gone."""
+        """Where quota and prices would let the job run when those whom it outranks are gone."""
         allowed = [
             site
             for site, code in asker.place.sites
@@ -156,7 +165,7 @@ class _Reclaim:
     def _way(self, job: WaitingJob, site: Site) -> _Way | None:
         """The best claim at the site, None when the job would not fit whoever is evicted."""
         reach = self._reach(job, site)
-        if self._room(job, site, reach).fit(*self._gang(job, site)) is None:
+        if not self._fits(job, site, self._room(job, site, reach)):
             return None
         is_owed = reach.now.holds(site.option.shape.gpus)
         first, last = (reach.spot, reach.outranked) if is_owed else (reach.outranked, reach.spot)
@@ -191,7 +200,10 @@ class _Reclaim:
         """Whether the job is owed its GPUs and finds room when the victims are gone."""
         if not self._headroom(job.tenant, site, victims).holds(site.option.shape.gpus):
             return False
-        return self._departures.room(site, victims).fit(*self._gang(job, site)) is not None
+        return self._fits(job, site, self._departures.room(site, victims))
+
+    def _fits(self, job: WaitingJob, site: Site, room: Room) -> bool:
+        return room.fit(*self._gang(job, site)) is not None
 
     def _block(self, job: WaitingJob, site: Site, victims: Victims) -> Block:
         """The nodes that the job takes when the victims are gone."""
@@ -231,6 +243,14 @@ class _Reclaim:
             room = self._rooms[key] = self._departures.room(site, victims)
         return room
 
+    def _most(self, site: Site) -> Room:
+        """The site when all are gone who may be evicted by anybody."""
+        key = (None, 1, site.cluster.name, site.flavor.name)
+        room = self._rooms.get(key)
+        if room is None:
+            room = self._rooms[key] = self._departures.room(site, self._order)
+        return room
+
     def _spot_at(self, site: Site) -> Victims:
         """The spot gangs there that may be evicted."""
         key = (site.cluster.name, site.flavor.name)
@@ -243,7 +263,7 @@ class _Reclaim:
 
     def _headroom(self, tenant: UUID, site: Site, victims: Victims) -> Headroom:
         """The tenant's guaranteed headroom at the site when the victims are gone."""
-        quota, gone = self._quota, [h.use for h in victims if h.service_class == GUARANTEED]
+        quota, gone = self._quota, _guaranteed(victims)
         for use in gone:
             quota.give_back(use)
         headroom = quota.headroom(tenant, site.flavor.name, site.cluster.id, GUARANTEED)
@@ -254,8 +274,20 @@ class _Reclaim:
     def _place(self, held: Holding) -> tuple[bool, int, int, int]:
         return place_of(held, self._policy, self._now_ms)
 
-    def _is_spared(self, held: Holding) -> bool:
-        return is_spared(held, self._policy, self._now_ms)
+    def _is_safe(self, held: Holding) -> bool:
+        """Whether its own tenant lets it be; also what was just bound, it is about to start."""
+        age_ms = self._now_ms - held.since_ms
+        is_new = held.started_ms is None and age_ms < self._policy.min_run_ms
+        return is_new or is_spared(held, self._policy, self._now_ms)
+
+
+def _guaranteed(victims: Victims) -> list[Use]:
+    """What the guaranteed gangs among the victims count in quotas, in few rows."""
+    gpus: Counter[tuple[UUID, str, UUID]] = Counter()
+    for held in victims:
+        if held.service_class == GUARANTEED:
+            gpus[held.tenant, held.flavor, held.cluster] += held.gpus
+    return [Use(*place, GUARANTEED, count) for place, count in gpus.items()]
 
 
 def _is_ahead(held: Holding, job: WaitingJob) -> bool:

@@ -79,6 +79,27 @@ def test_limits_follow_what_is_taken() -> None:
     assert limits.headroom().holds(5)
 
 
+@given(st.integers(0, 9), st.integers(0, 9))
+def test_what_is_given_back_leaves_no_trace(before: int, gpus: int) -> None:
+    rows = [row(ACME, 8, 6, lends=2), row(TEAM, 3, 4, lends=1), row(BETA, 8, lends=0)]
+    cohort = Cohort(rows, LINEAGES, [held(TEAM, before)], {("h100", HERE): 20})
+    for service_class in (GUARANTEED, SPOT):
+        places = [(one, "h100", HERE, asked) for one in LINEAGES for asked in (GUARANTEED, SPOT)]
+        was = [cohort.headroom(*place) for place in places]
+        cohort.give_back(held(TEAM, gpus, service_class))
+        cohort.take(held(TEAM, gpus, service_class), idle=0)
+        assert [cohort.headroom(*place) for place in places] == was
+
+
+def test_what_is_kept_for_a_job_takes_only_what_is_idle_of_it() -> None:
+    rows = [row(TEAM, 8), row(BETA, 8, lends=0)]
+    cohort = Cohort(rows, LINEAGES, [], {("h100", HERE): 12})
+    assert cohort.headroom(TEAM, "h100", HERE, SPOT).gpus == 4
+    cohort.take(held(TEAM, 8), idle=3)
+    assert cohort.headroom(TEAM, "h100", HERE, SPOT).gpus == 1
+    assert cohort.headroom(TEAM, "h100", HERE, GUARANTEED).gpus == 0
+
+
 def idle_spot(rows: list[QuotaRow], uses: list[Use], gpus: int, tenant: UUID = TEAM) -> int | None:
     """Spot headroom here with so many GPUs idle here and 100 idle there."""
     idle = {("h100", HERE): gpus, ("h100", THERE): 100, ("a100", HERE): 7}

@@ -1,0 +1,296 @@
+"""Reclaim on small random federations, against oracles by force; and as time goes by."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clusters.core.resources import left_of
+from clusters.core.topology import NodeRoom
+from federation.core.cycle import decide
+from federation.core.plan import Claim, Plan
+from federation.core.reclaim import is_spared
+from federation.core.snapshot import Holding, Snapshot, WaitingJob
+from quotas.core.cohort import GUARANTEED, SPOT, Cohort, QuotaRow, Use
+from tests.federation.core.build import (
+    NOW_MS,
+    cluster,
+    emptied,
+    held,
+    holding,
+    job,
+    need,
+    node,
+    quota,
+    snapshot,
+    tenants,
+    then,
+)
+
+PATHS = ("acme", "acme/a", "acme/b", "beta")
+GANGS = ("1x4", "1x8", "2x4", "2x8", "3x8")
+CLASSES = ("auto", "guaranteed", "spot")
+PRIORITIES = (400, 500, 600)
+
+
+def _fitting(rows: Iterable[dict[str, Any]], fleet: dict[str, list[NodeRoom]]) -> Iterable[Holding]:
+    """The gangs that have room beside those before them."""
+    taken: dict[tuple[str, str], list[Any]] = {}
+    for number, row in enumerate(rows, start=100):
+        rooms = fleet[row["on"]]
+        chosen = [rooms[place] for place in row["places"] if place < len(rooms)]
+        if not chosen:
+            continue
+        kind = row["kind"]
+        one = holding(
+            number,
+            " ".join(n.name for n in chosen),
+            wanted="" if kind != "auto" else kind,
+            service_class=SPOT if kind == "auto" else kind,
+            **{k: v for k, v in row.items() if k not in ("places", "kind")},
+        )
+        frees = [left_of(n.total, n.foreign, taken.get((row["on"], n.name), ())) for n in chosen]
+        if all(
+            free.gpus >= row["gpus"] and (free == n.total or not one.shape.exclusive)
+            for free, n in zip(frees, chosen, strict=True)
+        ):
+            for n in chosen:
+                taken.setdefault((row["on"], n.name), []).append(one.shape)
+            yield one
+
+
+def _quotas(random: Random) -> tuple[QuotaRow, ...]:
+    return tuple(
+        replace(quota(path, 8 * gpus), lending_limit=random.choice([None, None, 0, 8]))
+        for path, gpus in zip(PATHS, random.choices([0, 1, 2, 4, 6], k=len(PATHS)), strict=True)
+    )
+
+
+def _federation(seed: int) -> Snapshot:
+    """Two clusters that are nearly full, and a few jobs that wait."""
+    random = Random(seed)  # noqa: S311 - examples, no secrets
+    pick = random.choice
+    fleet = {
+        name: [
+            replace(
+                node(f"n{i}", pick(["l1", "l2"]), up=i < 2 or random.random() < 0.8),
+                foreign=need(pick([0, 0, 0, 2])),
+            )
+            for i in range(random.randint(2, 5))
+        ]
+        for name in ("c1", "c2")
+    }
+    jobs = [
+        job(
+            number,
+            pick(GANGS),
+            tenant=pick(PATHS),
+            wanted=pick(CLASSES),
+            priority=pick(PRIORITIES),
+            age=pick([0, 1, 2, 200_000]),
+            exclusive=random.random() < 0.2,
+            required_tier=pick(["", "leaf"]),
+            only_clusters=pick([(), (), ("c1",)]),
+        )
+        for number in range(1, random.randint(2, 5))
+    ]
+    rows = [
+        {
+            "on": pick(["c1", "c2"]),
+            "places": random.sample(range(5), random.randint(1, 2)),
+            "gpus": pick([2, 4, 4, 8]),
+            "tenant": pick(PATHS),
+            "kind": pick(["guaranteed", "guaranteed", "spot", "spot", "auto"]),
+            "priority": pick(PRIORITIES),
+            "ran": pick([None, random.randint(0, 900), random.randint(600, 5000)]),
+            "leaves": random.random() < 0.1,
+            "is_lost": random.random() < 0.05,
+            "evictions": pick([0, 0, 0, 4]),
+            "exclusive": random.random() < 0.1,
+        }
+        for _ in range(random.randint(4, 25))
+    ]
+    clusters = [cluster(name, {"h100": rooms}) for name, rooms in fleet.items()]
+    facts = snapshot(jobs, clusters, tenants=tenants(*PATHS), quotas=_quotas(random))
+    return held(facts, _fitting(rows, fleet))
+
+
+FEDERATIONS = st.integers(0, 2**32).map(_federation)
+
+
+def _claimant(claim: Claim) -> Holding:
+    """The gang that a claim is for, as if it ran."""
+    b = claim.binding
+    names = " ".join(b.nodes)
+    one = holding(b.job, names, on=b.cluster_name, service_class=b.service_class)
+    return replace(one, tenant=b.tenant, shape=b.shape, is_lost=True)  # nobody evicts it
+
+
+def _starts(facts: Snapshot, stay: Iterable[Holding], waiting: WaitingJob) -> bool:
+    """Whether the job, alone, would be bound inside its guarantee when only these are there."""
+    alone = held(replace(facts, jobs=(waiting,), reservations=()), stay)
+    return any(b.service_class == GUARANTEED for b in decide(alone).bindings)
+
+
+def _may_be_evicted(facts: Snapshot, held: Holding, waiting: WaitingJob) -> bool:
+    """The rule by its words."""
+    is_own = held.tenant == waiting.tenant
+    if held.leaves or held.is_lost:
+        return False
+    if held.service_class == SPOT:
+        is_ahead = held.wanted_class == "auto" and held.priority > waiting.priority
+        return not (is_own and is_ahead)
+    is_new = held.started_ms is None and held.since_ms + facts.policy.min_run_ms > facts.now_ms
+    is_safe = is_new or is_spared(held, facts.policy, facts.now_ms)
+    return is_own and held.priority < waiting.priority and not is_safe
+
+
+@settings(max_examples=150)
+@given(FEDERATIONS)
+def test_victims_are_few_and_allowed_and_their_claimant_starts(facts: Snapshot) -> None:
+    plan = decide(facts)
+    jobs = {one.id: one for one in facts.jobs}
+    after = then(facts, plan)
+    now = [h for h in after.holdings if h.since_ms == NOW_MS and h.job in jobs]  # bound just now
+    free = [b.job for b in plan.bindings if b.service_class == GUARANTEED]
+    stay = [h for h in facts.holdings if not h.goes] + [h for h in now if h.job in free]
+    gone: set[int] = set()
+    for claim in plan.claims:
+        waiting, victims = jobs[claim.binding.job], {held.job for held in claim.victims}
+        assert all(_may_be_evicted(facts, held, waiting) for held in claim.victims)
+        assert victims.isdisjoint(gone)
+        gone |= victims
+        without = [h for h in stay if h.job not in victims]
+        assert _starts(facts, without, waiting)
+        for spared in claim.victims:
+            assert not _starts(facts, [*without, spared], waiting)
+        stay = [*without, _claimant(claim)]
+    _within_totals(facts, stay)
+    for waiting in facts.jobs:  # nobody waits whom more evictions would help
+        if waiting.wanted_class != SPOT and waiting.id not in {h.job for h in stay}:
+            hard = [h for h in stay if not _may_be_evicted(facts, h, waiting)]
+            assert not _starts(facts, hard, waiting)
+
+
+def _within_totals(facts: Snapshot, stay: Iterable[Holding]) -> None:
+    gpus: Counter[tuple[Any, str]] = Counter()
+    for one in stay:
+        for name in one.nodes:
+            gpus[one.cluster, name] += one.shape.per_node.gpus
+    for c in facts.clusters:
+        for n in c.flavors[0].nodes:
+            assert gpus[c.id, n.name] + n.foreign.gpus <= n.total.gpus
+
+
+@settings(max_examples=150)
+@given(FEDERATIONS, st.randoms(use_true_random=False))
+def test_it_is_decided_once_and_whatever_the_order_of_rows(facts: Snapshot, random: Any) -> None:
+    plan = decide(facts)
+    mixed = replace(
+        facts,
+        holdings=tuple(random.sample(facts.holdings, len(facts.holdings))),
+        jobs=tuple(random.sample(facts.jobs, len(facts.jobs))),
+        uses=tuple(random.sample(facts.uses, len(facts.uses))),
+    )
+    other = decide(mixed)
+    assert (plan.claims, plan.bindings, plan.reasons) == (
+        other.claims,
+        other.bindings,
+        other.reasons,
+    )
+    after = then(facts, plan)
+    again = decide(after)
+    assert (again.claims, again.released, again.bindings) == ((), (), ())
+    started = {b.job: b for b in decide(emptied(after)).bindings}
+    lineages = {t.id: t.lineage for t in facts.tenants}
+    uses = [h.use for h in after.holdings if not h.goes]
+    quotas = Cohort(facts.quotas, lineages, uses)
+    for claim in plan.claims:
+        b = started[claim.binding.job]
+        assert (b.nodes, b.service_class) == (claim.binding.nodes, GUARANTEED)
+        assert quotas.headroom(b.tenant, b.flavor, b.cluster, GUARANTEED).holds(b.shape.gpus)
+        quotas.take(Use(b.tenant, b.flavor, b.cluster, GUARANTEED, b.shape.gpus))
+
+
+TICK_MS = 30_000
+GRACES_S = (0, 60, 150)
+
+
+@dataclass
+class House:
+    """Federations as time goes by: gangs start at once, run their time, and go when told to."""
+
+    facts: Snapshot
+    runs_ms: dict[int, int]
+    waiting: dict[int, WaitingJob] = field(default_factory=dict)
+    leaves_ms: dict[int, int] = field(default_factory=dict)
+    claimed_ms: dict[int, int] = field(default_factory=dict)
+    won_from: dict[int, set[int]] = field(default_factory=dict)
+
+    def tick(self) -> None:
+        """What is over ends, a cycle decides, all of it comes true."""
+        facts, now_ms = self.facts, self.facts.now_ms + TICK_MS
+        stay, back = [], []
+        for one in facts.holdings:
+            if one.leaves and self.leaves_ms[one.job] <= now_ms:
+                back.append(self.waiting[one.job])
+                self.won_from.pop(one.job, None)
+            elif (one.started_ms or 0) + self.runs_ms[one.job] > now_ms:
+                stay.append(one)
+        facts = held(replace(facts, now_ms=now_ms, jobs=(*facts.jobs, *back)), stay)
+        self.waiting |= {one.id: one for one in facts.jobs}
+        plan = decide(facts)
+        self.check(plan)
+        after = then(facts, plan)
+        begun = (
+            replace(h, is_running=True, started_ms=now_ms, grace_ms=GRACES_S[h.job % 3] * 1000)
+            if h.started_ms is None
+            else h
+            for h in after.holdings
+        )
+        self.facts = held(after, begun)
+
+    def check(self, plan: Plan) -> None:
+        now_ms = plan.basis.now_ms
+        assert plan.released == ()  # nothing fails here, so what was kept is used
+        for b in plan.bindings:
+            since_ms = self.claimed_ms.pop(b.job, None)
+            if since_ms is not None:
+                assert b.service_class == GUARANTEED
+                assert now_ms <= since_ms + GRACES_S[-1] * 1000 + TICK_MS
+        for since_ms in self.claimed_ms.values():
+            assert now_ms <= since_ms + GRACES_S[-1] * 1000 + TICK_MS
+        for claim in plan.claims:
+            self.claimed_ms[claim.binding.job] = now_ms
+            self.won_from[claim.binding.job] = {h.job for h in claim.victims}
+            for victim in claim.victims:
+                assert claim.binding.job not in self.won_from.get(victim.job, ())
+                self.leaves_ms[victim.job] = now_ms + (victim.grace_ms or 0)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32))
+def test_owners_start_within_the_grace_and_no_two_evict_each_other_in_turn(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - examples, no secrets
+    come: dict[int, list[WaitingJob]] = {}
+    for number in range(1, 16):
+        moment = random.randint(0, 20)
+        one = job(
+            number,
+            random.choice(["1x4", "1x8", "2x8"]),
+            tenant=random.choice(PATHS),
+            wanted=random.choice(CLASSES),
+            priority=random.choice(PRIORITIES),
+        )
+        one = replace(one, queued_ms=NOW_MS + moment * TICK_MS)
+        come.setdefault(moment, []).append(one)
+    fleet = [cluster("c1", {"h100": [node(f"n{i}", f"l{i // 2}") for i in range(4)]})]
+    facts = snapshot([], fleet, tenants=tenants(*PATHS), quotas=_quotas(random))
+    house = House(facts, {number: random.randint(1, 60) * TICK_MS for number in range(1, 16)})
+    for moment in range(45):
+        house.facts = replace(house.facts, jobs=(*house.facts.jobs, *come.get(moment, ())))
+        house.tick()
