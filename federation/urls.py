@@ -11,6 +11,7 @@ from federation.views import (
     quotas,
     reconciler,
     submit,
+    tenants,
 )
 
 page_urls: list[URLPattern] = [
@@ -28,6 +29,7 @@ page_urls: list[URLPattern] = [
         quota_requests.decide,
         name="decide-quota",
     ),
+    path("tenants/move", tenants.move, name="move-tenant"),
     path("reconciler", reconciler.reconciler, name="reconciler"),
     path("reconciler/<uuid:case_id>", reconciler.case, name="case"),
     path("reconciler/<uuid:case_id>/<slug:action>", reconciler.act, name="case-act"),

@@ -15,8 +15,10 @@ from federation.core.plan import Plan
 from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.snapshot import take_snapshot
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
+from federation.services.move import move_tenant
 from quotas.models import Quota
 from tenancy.models import Event, Tenant
+from tests import make
 from tests.federation.world import FLAVOR, NOW, World
 
 pytestmark = pytest.mark.django_db
@@ -112,6 +114,12 @@ CHANGES: dict[str, Callable[[World, Job], object]] = {
     "cluster (draining)": lambda *_: Cluster.objects.filter(name="c1").update(state="draining"),
     "account": lambda *_: ClusterAccount.objects.filter(cluster__name="c1").delete(),
     "tenant": lambda *_: Tenant.objects.filter(path="acme").update(is_open=False),
+    "tenant (moved)": lambda world, _: move_tenant(
+        actor=None, tenant=world.tenant, parent=None, now=NOW
+    ),
+    "tenant (another is moved beside it)": lambda *_: move_tenant(
+        actor=None, tenant=make.tenant("rival"), parent=make.tenant("acme"), now=NOW
+    ),
     "quota": lambda *_: Quota.objects.update(revision=F("revision") + 1),
     "quota (a new row above)": lambda *_: Quota.objects.create(
         tenant=Tenant.objects.get(path="acme"), flavor_id=FLAVOR, guaranteed=1

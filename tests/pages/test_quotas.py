@@ -218,6 +218,30 @@ def test_undo_is_a_new_change_by_the_same_rules(scene: Scene, quotas: dict[str, 
     assert browser(scene.mia).post(f"/quotas/undo/{rival.pk}", {"why": "x"}).status_code == 404
 
 
+@pytest.mark.usefixtures("quotas")
+def test_an_admin_moves_a_tenant(scene: Scene) -> None:
+    ada, to = browser(scene.admin), "/tenants/move"
+    body = {"tenant": "acme/vision", "parent": "rival", "why": "bought"}
+    for wrong, said in (
+        ({"why": " "}, "Say why"),
+        ({"tenant": "nowhere"}, "no such tenant"),
+        ({"parent": "acme/vision"}, "itself or below it"),
+    ):
+        page = words(ada.post(to, {**body, **wrong}, follow=True))
+        assert "Nothing was moved." in page
+        assert said in page
+    assert "acme/vision is rival/vision now." in words(ada.post(to, body, follow=True))
+    assert Quota.objects.get(tenant__path="rival/vision").guaranteed == 64
+    back = ada.post(to, {"tenant": "acme", "parent": "rival", "why": "all of it"}, follow=True)
+    assert "Raise the first or lower the others" in words(back)
+    assert ada.post(to, {**body, "tenant": "rival/vision", "parent": ""}).status_code == 302
+    assert Tenant.objects.filter(path="vision").exists()
+    mia = browser(scene.mia)
+    assert mia.post(to, body).status_code == 403
+    assert mia.get(to).status_code == 405
+    assert "Move a tenant" not in words(mia.get("/quotas"))
+
+
 def test_the_table_is_narrowed_and_never_longer_than_a_form_may_be(
     scene: Scene, quotas: dict[str, Quota], monkeypatch: pytest.MonkeyPatch
 ) -> None:
