@@ -30,6 +30,7 @@ FURTHEST_MS = 20 * 60_000  # a token of ours is valid for half an hour
 # How long the quiet lasts at most: short steps first, so that little happens unseen; two
 # days, as large gangs may queue.
 QUIET_MS = (*[5_000] * 8, *[60_000] * 12, *[600_000] * 288)
+STILL_MS = 900_000  # what could start would have
 
 
 class Scenario:
@@ -237,10 +238,13 @@ class Scenario:
         for cluster in self.lab.clusters.values():
             mend(cluster)
             self.house.mend(cluster.name)
+        still_ms = 0  # for how long nothing has been under way
         for ms in QUIET_MS:
             self.lab.clock.advance(ms)
             self._turn_and_check()
-            if self._is_settled():
+            still_ms = still_ms + ms if self._is_still() else 0
+            waits = Job.objects.filter(state=JobState.QUEUED).exists()
+            if still_ms >= (STILL_MS if waits else 1):
                 break
         self.lab.clock.advance(120_000)
         self._turn_and_check()
@@ -252,15 +256,13 @@ class Scenario:
         self.house.turn()
         self.check()
 
-    def _is_settled(self) -> bool:
-        """Whether nothing is going to happen any more by itself."""
+    def _is_still(self) -> bool:
+        """Whether nothing is under way; what could be bound would be, in the next turn."""
         if Command.objects.filter(state__in=OPEN).exists():
             return False
         if OPEN_ATTEMPTS.exclude(state="lost").exists():
             return False
-        if any(cluster.living() for cluster in self.lab.clusters.values()):
-            return False
-        return not Job.objects.filter(state=JobState.QUEUED).exists()
+        return not any(cluster.living() for cluster in self.lab.clusters.values())
 
 
 def mend(cluster: Simulated) -> None:
