@@ -1,7 +1,7 @@
 """Reads of quota."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -10,6 +10,7 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet
 
 from clusters.models import Cluster, ClusterFlavor, Flavor
+from kit.bulk import Statement
 from kit.errors import InvalidContentError, NotFoundError
 from kit.intervals import to_ms
 from quotas.core.cohort import QuotaRow
@@ -247,10 +248,23 @@ def quotas_of(tenant: Tenant) -> list[Quota]:
 
 def limit_rows() -> tuple[LimitRow, ...]:
     """Every limit as the core's value. One query."""
-    rows = Limit.objects.order_by("id").values_list("tenant_id", "scope", *_LIMIT)
-    return tuple(LimitRow(tenant, Scope(scope), *rest) for tenant, scope, *rest in rows)
+    return tuple(rows_by_id(Limit.objects.all()).values())
 
 
+def limits_at_submit(tenants: Collection[UUID]) -> dict[int, LimitRow]:
+    """By row id, the limits of these tenants that bound what waits or how long a job may run."""
+    bounding = Q(waiting_jobs__isnull=False) | Q(longest_ms__isnull=False)
+    return rows_by_id(Limit.objects.filter(bounding, tenant__in=tenants))
+
+
+def rows_by_id(limits: QuerySet[Limit]) -> dict[int, LimitRow]:
+    """Limits as the core's values, by row id and in its order. One query."""
+    rows = limits.order_by("id").values_list("id", "tenant_id", "scope", *_LIMIT)
+    return {key: LimitRow(tenant, Scope(scope), *rest) for key, tenant, scope, *rest in rows}
+
+
+# Whether there is any limit at all: rides along where others are read in one round trip.
+ANY_LIMIT = Statement("SELECT 1 FROM quotas_limit LIMIT 1")
 _LIMIT = (
     "user_id",
     "label",

@@ -2,7 +2,17 @@
 
 from django.urls import path
 
-from federation.api import borrowing, checkpoints, fleet, jobs, queue, quotas, reconciler, tenants
+from federation.api import (
+    borrowing,
+    checkpoints,
+    fleet,
+    jobs,
+    limits,
+    queue,
+    quotas,
+    reconciler,
+    tenants,
+)
 
 job_urls = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
@@ -29,6 +39,7 @@ urlpatterns = [
     path("quotas/borrowing", borrowing.Borrowing.as_view(), name="borrowing"),
     path("quotas/plan", quotas.Plan.as_view(), name="plan_quotas"),
     path("quotas/apply", quotas.Apply.as_view(), name="apply_quotas"),
+    path("tenants/<path:path>/limits", limits.Limits.as_view(), name="tenant_limits"),
     path("tenants/<path:path>/quotas", tenants.Quotas.as_view(), name="tenant_quotas"),
     path("tenants/<path:path>/move", tenants.Move.as_view(), name="move_tenant"),
     path("tenants/<path:path>/usage", tenants.Usage.as_view(), name="tenant_usage"),

@@ -21,6 +21,7 @@ from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.selectors.jobs import may_change, visible_job
 from federation.selectors.standing import standing_fleet
 from federation.services.checkpoint import ask_checkpoint
+from federation.services.limits import Newcomer, time_problems
 from federation.services.submit import columns, fleet_problems, refuse
 from kit.errors import (
     ConflictError,
@@ -179,6 +180,8 @@ def change_job(
         setattr(job, column, value)
     if names != ["labels"]:
         refuse(fleet_problems(standing_fleet(job.user_id), [("", changed, job)]))
+    if "time_limit" in names or "labels" in names:
+        refuse(time_problems([Newcomer("", changed, job.tenant, job.user_id)]))
     job.reasons = []
     job.version += 1
     job.save(update_fields=[*columns(changed), "reasons", "version"])

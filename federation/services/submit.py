@@ -1,12 +1,15 @@
 """Taking jobs in: who may, whether it can ever run, and the rows."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 from uuid import UUID
+
+from django.db import transaction
 
 from accounting.core.rating import PriceBook
 from accounting.selectors.prices import ALL_PRICES, whole_book
@@ -17,10 +20,12 @@ from federation.core.spec import JobSpec
 from federation.models import Job
 from federation.selectors.snapshot import asked_of, waiting_job
 from federation.selectors.standing import REVISIONS, standing_fleet
-from kit.bulk import completed, insertion, instance, run
+from federation.services.limits import Newcomer, over_limits
+from kit.bulk import Row, completed, insertion, instance, run
 from kit.errors import FieldProblem, InvalidContentError, PermissionDeniedError
 from kit.ids import new_id
 from kit.intervals import from_ms
+from quotas.selectors import ANY_LIMIT
 from tenancy.models import Role, Tenant, User
 from tenancy.selectors.access import tenants_by_path, tenants_found, tenants_statement
 from tenancy.services.limits import charge_tenants
@@ -42,21 +47,22 @@ class Taken:
 def submit_jobs(
     *, user: User, specs: Sequence[JobSpec], now: datetime, is_batch: bool = False
 ) -> Taken:
-    """Queues all of the jobs, or none. Two round trips, whatever their number.
+    """Queues all of the jobs, or none. Two round trips, whatever their number; more with limits.
 
-    The second holds all that is written, so it is a transaction of its own where there is none.
+    The last holds all that is written, so it is a transaction of its own where there is none.
     `is_batch` makes pointers begin with `/jobs/<number>`.
 
     Raises:
         InvalidContentError: names every field that is wrong: no such tenant, flavor or cluster, a
-            closed tenant, or a job that can never run anywhere (with the reason).
+            closed tenant, a job that can never run anywhere (with the reason), or a limit of the
+            tenant, its people or its labels on waiting jobs or time limits that is exceeded.
         PermissionDeniedError: the user sees a tenant but may not submit there.
         ThrottledError: a tenant gets more jobs a minute than it may.
     """
     pointers = [f"/jobs/{number}" if is_batch else "" for number in range(len(specs))]
     paths = {spec.tenant for spec in specs}
-    found, revisions, prices = run(
-        tenants_statement(user, paths, Role.SUBMITTER), REVISIONS, ALL_PRICES
+    found, revisions, prices, limits = run(
+        tenants_statement(user, paths, Role.SUBMITTER), REVISIONS, ALL_PRICES, ANY_LIMIT
     )
     tenants = tenants_found(found)
     _check_tenants(user, specs, pointers, tenants)
@@ -75,15 +81,45 @@ def submit_jobs(
         Change("job.queued", str(job.uuid), job.tenant_id, "submitted", {"user": user.username})
         for job in jobs
     ]
+    insert = partial(_insert, rows, shared, queued, now)
+    if limits:
+        inserted = _within_limits(_newcomers(user, pointers, specs, tenants), insert)
+    else:
+        inserted = insert()
+    ids: dict[UUID, int] = dict(inserted)
+    for job in jobs:
+        job.id = ids[job.uuid]
+    return Taken(jobs, whole_book(prices))
+
+
+def _insert(
+    rows: Sequence[Mapping[str, Any]],
+    shared: Mapping[str, Any],
+    queued: Sequence[Change],
+    now: datetime,
+) -> list[Row]:
     inserted, _, _ = run(
         insertion(Job, rows, shared, returning=("uuid", "id")),
         events_statement(changes=queued, now=now),
         BELL,
     )
-    ids: dict[UUID, int] = dict(inserted)
-    for job in jobs:
-        job.id = ids[job.uuid]
-    return Taken(jobs, whole_book(prices))
+    return inserted
+
+
+@transaction.atomic
+def _within_limits(newcomers: Sequence[Newcomer], insert: Callable[[], list[Row]]) -> list[Row]:
+    """Inserts the jobs if they exceed no limit. Who comes at the same time waits."""
+    refuse(over_limits(newcomers))
+    return insert()
+
+
+def _newcomers(
+    user: User, pointers: Sequence[str], specs: Sequence[JobSpec], tenants: Mapping[str, Tenant]
+) -> list[Newcomer]:
+    return [
+        Newcomer(at, spec, tenants[spec.tenant], user.pk)
+        for at, spec in zip(pointers, specs, strict=True)
+    ]
 
 
 def _job(values: Mapping[str, Any], tenant: Tenant, user: User) -> Job:

@@ -1,6 +1,6 @@
 """Writes of limits: the most that jobs of a tenant, a person or a label may do at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,8 +10,9 @@ from django.db.models import F
 
 from kit.errors import FieldProblem, InvalidContentError, NotFoundError, StaleWriteError
 from kit.intervals import DAY_MS
-from quotas.core.limits import BOUNDS, LABEL_NAME, Scope
+from quotas.core.limits import BOUNDS, LABEL_NAME, LimitRow, Scope
 from quotas.models import Limit
+from quotas.selectors import rows_by_id
 from quotas.services.rows import whole_number
 from tenancy.models import Tenant, User
 from tenancy.services.records import ring, why_problems, write_audit
@@ -153,6 +154,14 @@ def remove_limit(
     before = bounds_of(held)
     Limit.objects.filter(pk=held.pk).delete()
     _record(actor=actor, limit=held, action="remove", before=before, after=None, why=why, now=now)
+
+
+def lock_limits(ids: Collection[int]) -> dict[int, LimitRow]:
+    """These limits as they are now, by row id, locked until the caller's transaction ends.
+
+    So those who count what a limit bounds, and then add to it, follow one another.
+    """
+    return rows_by_id(Limit.objects.filter(id__in=ids).select_for_update(no_key=True))
 
 
 def bounds_of(limit: Limit) -> dict[str, int | None]:

@@ -193,5 +193,6 @@ CRASH_POINTS = (
     "reconcile.reconcile_cluster > checkpoint.record_proofs",
     "reconcile.reconcile_cluster > rebuilt.write",
     "rotate.rotate_credentials",
-    "submit.submit_jobs",
+    "submit.submit_jobs > submit.insert",
+    "submit.submit_jobs > submit.within_limits",
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from federation.models import Job
+from quotas.services.limits import Whose, remove_limit, set_limit
 from tests.scenario.machine import ScenarioMachine
 from tests.scenario.points import CRASH_POINTS, Place
 from tests.scenario.scenario import Scenario
@@ -78,7 +79,7 @@ def play(scenario: Scenario) -> None:
     scenario.decide()
     scenario.deliver("aurora")
     turn(scenario, 30)
-    scenario.submit(nodes=1, seconds=60)
+    submit_within_a_limit(scenario)
     scenario.decide()
     scenario.admin("aurora", "cut_off")
     turn(scenario, 30)
@@ -90,6 +91,14 @@ def play(scenario: Scenario) -> None:
     turn(scenario, 90)
     turn(scenario, 30)
     outrank(scenario)
+
+
+def submit_within_a_limit(scenario: Scenario) -> None:
+    """Where what waits is bounded, counting and adding are one transaction."""
+    tenant, now, waits = scenario.house.tenant, scenario.lab.clock(), {"waiting_jobs": 1000}
+    set_limit(actor=None, tenant=tenant, whose=Whose(), **waits, now=now)
+    scenario.submit(nodes=1, seconds=60)
+    remove_limit(actor=None, tenant=tenant, whose=Whose(), now=now)
 
 
 def have_saved(scenario: Scenario) -> None:
