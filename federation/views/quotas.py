@@ -24,7 +24,7 @@ from kit.pagination import refuse_unknown
 from quotas.core.cohort import GUARANTEED, SPOT, QuotaRow
 from quotas.core.table import TableRow
 from quotas.models import Quota
-from quotas.selectors import act_of, acts_page, all_quotas
+from quotas.selectors import act_of, acts_page, all_quotas, limits_under
 from quotas.services.edits import apply_edits, plan_edits, undo
 from quotas.services.files import FORMATS, read_file, write_file
 from quotas.services.tables import TablePlan, apply_table, plan_table, refuse, table_of
@@ -319,6 +319,7 @@ def _page(
         "clusters": Cluster.objects.exclude(state=Cluster.State.GONE).order_by("name"),
         "acts": [act_words(act, reach.managed) for act in acts_page(user, limit=MOST_ENTRIES)],
         "longest": LONGEST_WHY,
+        "limits": [one for one in limits_under(user) if _is_below(one.tenant.path, chosen)],
         "borrowing": [
             one
             for one in borrowing(found, None if user.is_superuser else reach.seen)
@@ -331,10 +332,12 @@ def _page(
 
 def _is_chosen(quota: Quota, chosen: Mapping[str, str]) -> bool:
     """Whether the filters leave the row on the page: a flavor, and a tenant with all below it."""
-    path, top = quota.tenant.path, chosen["tenant"]
-    return chosen["flavor"] in ("", quota.flavor_id) and (
-        not top or path == top or path.startswith(f"{top}/")
-    )
+    return chosen["flavor"] in ("", quota.flavor_id) and _is_below(quota.tenant.path, chosen)
+
+
+def _is_below(path: str, chosen: Mapping[str, str]) -> bool:
+    top = chosen["tenant"]
+    return not top or path == top or path.startswith(f"{top}/")
 
 
 def _sections(
