@@ -201,13 +201,17 @@ def _record(
 def lock_tree(tenant: Tenant) -> None:
     """One writer a tree: siblings' guarantees are summed, and two first writes must not collide.
 
-    `tenant` is then as it stands in the tree now: it may have been moved since it was read.
+    `tenant` is then as it stands in the tree now: it may have been moved since it was read. The lock
+    of a root that it has left is given back first: two roots are locked in their order only.
     """
-    root = None
-    while root != tenant.lineage[0]:
+    is_locked = False
+    while not is_locked:
         root = tenant.lineage[0]
-        list(Tenant.objects.select_for_update(no_key=True).filter(pk=root).values_list("id"))
-        tenant.refresh_from_db(fields=["parent", "path", "lineage"])
+        with transaction.atomic():
+            list(Tenant.objects.select_for_update(no_key=True).filter(pk=root).values_list("id"))
+            tenant.refresh_from_db(fields=["parent", "path", "lineage"])
+            is_locked = tenant.lineage[0] == root
+            transaction.set_rollback(not is_locked)
 
 
 @transaction.atomic

@@ -118,9 +118,17 @@ def refuse_wrong_why(why: object) -> None:
 
 
 def lock_trees() -> None:
-    """One writer of all trees: what a plan compares stays as it is until it is written."""
+    """One writer of all trees: what a plan compares stays as it is until it is written.
+
+    A tenant that was moved to the top while others were waited for is a root, too: all anew then.
+    """
     roots = Tenant.objects.filter(parent=None).order_by("id")
-    list(roots.select_for_update(no_key=True).values_list("id"))
+    is_locked = False
+    while not is_locked:
+        with transaction.atomic():
+            locked = set(roots.select_for_update(no_key=True).values_list("id", flat=True))
+            is_locked = locked == set(roots.values_list("id", flat=True))
+            transaction.set_rollback(not is_locked)
 
 
 def write_plan(*, actor: User | None, plan: TablePlan, why: str, now: datetime) -> None:

@@ -18,6 +18,7 @@ from federation.services.commit import Committed, TermLostError, begin_term, com
 from federation.services.move import move_tenant
 from quotas.models import Quota
 from tenancy.models import Event, Tenant
+from tenancy.services.tree import update_tenant
 from tests import make
 from tests.federation.world import FLAVOR, NOW, World
 
@@ -243,3 +244,21 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs() -> Non
         assert committed.bound == committed.told == size
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+def test_a_closed_tenant_finishes_what_runs_and_starts_nothing_until_it_is_open() -> None:
+    world = World()
+    world.job(nodes=2)
+    assert commit().bound == 1
+    Attempt.objects.update(state="running", nodes_seen=Attempt.objects.get().nodes)
+    Job.objects.update(state="running")
+    running = Job.objects.values().get()
+    world.job(nodes=1)
+    above = Tenant.objects.get(path="acme")
+    update_tenant(actor=None, tenant=above, changes={"is_open": False}, now=NOW)
+    assert commit().bound == 0
+    assert [one["code"] for one in Job.objects.get(state="queued").reasons] == ["tenant_closed"]
+    assert Job.objects.values().get(id=running["id"]) == running
+    assert not Command.objects.exclude(kind="submit").exists()
+    update_tenant(actor=None, tenant=above, changes={"is_open": True}, now=NOW)
+    assert commit().bound == 1

@@ -1,9 +1,14 @@
 """Moving a tenant: the subtree's paths and lineages, what may not be, and what hangs on its place."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
+from random import Random
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from accounting.models import UsageInterval, UsageRecord
@@ -15,6 +20,8 @@ from federation.services.move import move_tenant
 from kit.errors import ConflictError, InvalidContentError, MusterError, StaleWriteError
 from kit.ids import new_id
 from kit.intervals import HOUR_MS, to_ms
+from quotas.core.tree import misfits
+from quotas.selectors import rows_as_set
 from quotas.services.rows import ChildrenAboveParentError, set_quota
 from tenancy.models import AuditEntry, Event, Role, Tenant
 from tenancy.selectors.access import visible_tenants
@@ -194,3 +201,54 @@ def test_what_was_used_keeps_the_prices_of_the_old_place() -> None:
     billed = UsageRecord.objects.order_by("start_ms").values_list("gpu_ms", "amount_nano")
     assert list(billed) == [(24 * HOUR_MS, 48 * NANO), (8 * HOUR_MS, 40 * NANO)]
     assert not UsageInterval.objects.filter(ended_ms=None).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_at_once_leave_a_tree_that_fits() -> None:
+    """Moves against each other, tenants made below what moves, and quotas of what moves."""
+    flavor, paths = make.flavor(), [f"{root}/{name}" for root in "ab" for name in "xyz"]
+    ids = [make.tenant(path).pk for path in paths]
+    ids += Tenant.objects.filter(parent=None).values_list("pk", flat=True)
+    for one in ids:
+        tenant = Tenant.objects.get(pk=one)
+        set_quota(actor=None, tenant=tenant, flavor=flavor, guaranteed=0, now=NOW)
+    barrier, faults, moved = Barrier(4, timeout=20), [], []
+
+    def work(seed: int) -> None:
+        dice = Random(seed)  # noqa: S311 - a test's own dice
+        acts: dict[str, Callable[[Tenant, Tenant], object]] = {
+            "move": lambda one, other: moved.append(
+                move_tenant(actor=None, tenant=one, parent=other, now=NOW).path
+            ),
+            "make": lambda one, _: create_tenant(
+                actor=None, name=f"n{dice.randrange(10**6)}", parent=one, now=NOW
+            ),
+            "owe": lambda one, _: set_quota(
+                actor=None, tenant=one, flavor=flavor, guaranteed=dice.randrange(4), now=NOW
+            ),
+        }
+        try:
+            barrier.wait()
+            for _ in range(25):
+                one, other = (Tenant.objects.get(pk=dice.choice(ids)) for _ in range(2))
+                with suppress(MusterError):
+                    acts[dice.choice(["move", "move", "make", "owe"])](one, other)
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            faults.append(error)
+        finally:
+            connection.close()
+
+    threads = [Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert faults == []
+    assert moved
+    tenants = {one.pk: one for one in Tenant.objects.all()}
+    for one in tenants.values():
+        above = tenants[one.parent_id] if one.parent_id else None
+        assert one.path == (f"{above.path}/{one.name}" if above else one.name)
+        assert one.lineage == [*(above.lineage if above else []), one.pk]
+    lineages = {key: tuple(one.lineage) for key, one in tenants.items()}
+    assert misfits(rows_as_set(), lineages) == ()

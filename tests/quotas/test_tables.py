@@ -99,7 +99,7 @@ def test_the_number_of_statements_does_not_depend_on_the_rows(
         make.tenant(f"beta/t{name}")
     apply(("beta", 640))
     given = [(f"{beta.path}/t{name}", 8) for name in range(number)]
-    with django_assert_num_queries(13):
+    with django_assert_num_queries(16):
         apply(*given)
     with django_assert_num_queries(7):
         plan_table(table=rows(*given), prune=True, now=NOW)
