@@ -1,0 +1,147 @@
+"""A replay of 30,940 past jobs of 11 tenants on the real core, in virtual time.
+
+With `--trace FILE` (`chronus_philly_MIX1`: the Philly trace as resampled by Chronus) the file's jobs;
+without it jobs drawn from a seed to the same sizes, which is said. 154 nodes of 8 GPUs, 112 owed
+to each tenant; no checkpoints, so that what is evicted begins anew. With `--alone` also how many
+guaranteed jobs wait longer than in a cluster of their tenant's own.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from federation.core.replay import Outcome, PastJob, Setting, replay
+from federation.core.replay.staging import (
+    Choices,
+    ClusterWords,
+    stage,
+    tenant_paths,
+    uid,
+    workload,
+)
+from federation.core.replay.trace import Trace, TraceRow, read_trace
+from quotas.core.cohort import GUARANTEED
+from quotas.core.table import TableRow
+from script.benchmarks import report
+
+SEED = 20_263
+JOBS, TENANTS, SPAN_S = 30_940, 11, 20_150
+OWED_GPUS, NODE_GPUS = 112, 8
+FLAVOR = "v100-sxm-32"
+CHOICES = Choices(FLAVOR)
+
+
+def drawn() -> Trace:
+    """Jobs like those of the trace: mostly one GPU for a minute, some of 8 to 32, seven of ten owed."""
+    rng = random.Random(SEED)  # noqa: S311 (a repeatable benchmark, not a secret)
+    rows = []
+    for number in range(1, JOBS + 1):
+        (gpus,) = rng.choices((1, 2, 4, 8, 16, 32), (28_361, 205, 1_173, 876, 124, 14))
+        nodes = -(-gpus // NODE_GPUS)
+        rows.append(
+            TraceRow(
+                number=number,
+                job_id=str(number),
+                submit_s=rng.randrange(SPAN_S),
+                duration_s=min(4_317, 20 + int(rng.lognormvariate(4.1, 1.5))),
+                gpus=gpus,
+                nodes=nodes,
+                gpus_per_node=gpus // nodes,
+                tenant=f"vc-{rng.randrange(TENANTS)}",
+                user="",
+                klass="strict" if rng.random() < 0.7 else "best",
+                gpu_type="",
+                walltime_s=-1,
+            )
+        )
+    return Trace(tuple(rows), {})
+
+
+def read(name: str) -> Trace:
+    """The trace of a file.
+
+    Raises:
+        SystemExit: it is not valid.
+    """
+    found = read_trace(Path(name).read_text("utf-8").splitlines())
+    if isinstance(found, Trace):
+        return found
+    sys.exit(f"{name}: row {found[0].row}, {found[0].field}: {found[0].detail}")
+
+
+def staged(names: Sequence[str], nodes: int) -> Setting:
+    """So many nodes, and what each of the tenants is owed."""
+    rows = [
+        TableRow(number, f"philly/{name}", FLAVOR, None, OWED_GPUS)
+        for number, name in enumerate(names, start=1)
+    ]
+    fleet = [ClusterWords("philly", FLAVOR, nodes, NODE_GPUS)]
+    setting = stage(rows, fleet, [row.tenant for row in rows], CHOICES)
+    assert isinstance(setting, Setting)
+    return setting
+
+
+def longer_than_alone(
+    jobs: Sequence[PastJob], names: Sequence[str], shared: Outcome
+) -> dict[str, int]:
+    """Guaranteed jobs that wait longer than in a cluster of their tenant's own, and how much."""
+    found, guaranteed, worst_ms = 0, 0, 0
+    for name in names:
+        tenant = uid(f"philly/{name}")
+        own = [job for job in jobs if job.tenant == tenant and job.wanted_class == GUARANTEED]
+        alone = replay(own, staged([name], OWED_GPUS // NODE_GPUS)).waited_ms
+        more = [shared.waited_ms[job] - waited for job, waited in alone.items()]
+        guaranteed += len(own)
+        found += sum(ms > 0 for ms in more)
+        worst_ms = max([worst_ms, *more])
+    return {"guaranteed": guaranteed, "longer": found, "worst_s": worst_ms // 1000}
+
+
+def singles(jobs: Sequence[PastJob]) -> list[PastJob]:
+    """The jobs without guaranteed ones of more than a GPU: with those, order alone makes waits differ."""
+    return [
+        job for job in jobs if job.wanted_class != GUARANTEED or job.ask.options[0].shape.gpus == 1
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", help="CSV of past jobs; without it they are drawn")
+    parser.add_argument("--alone", action="store_true", help="also a private cluster a tenant")
+    options = parser.parse_args()
+    if options.trace is None:
+        sys.stderr.write("Without --trace the jobs are drawn from a seed.\n")
+    trace = read(options.trace) if options.trace else drawn()
+    names = sorted({row.tenant.replace("_", "-") for row in trace.rows})
+    setting = staged(names, OWED_GPUS * len(names) // NODE_GPUS)
+    tenants = {row.tenant for row in trace.rows}
+    table = [TableRow(0, f"philly/{name}", FLAVOR, None, OWED_GPUS) for name in names]
+    jobs = workload(trace.rows, tenant_paths(tenants, table), NODE_GPUS, CHOICES)
+    began_s = time.process_time()
+    outcome = replay(jobs, setting)
+    spent_s = time.process_time() - began_s
+    left_out = sum(trace.left_out.values())
+    metrics: dict[str, object] = {"cpu_s": round(spent_s, 1), "jobs": len(jobs) + left_out}
+    if options.alone:
+        metrics["all_sizes"] = longer_than_alone(jobs, names, outcome)
+        ones = singles(jobs)
+        metrics["one_gpu"] = longer_than_alone(ones, names, replay(ones, setting))
+    context = {
+        "trace": Path(options.trace).name if options.trace else None,
+        "left_out": trace.left_out,
+        "cycles": outcome.cycles,
+        "evictions": sum(one.evictions for one in outcome.tenants),
+        "never": sum(one.never for one in outcome.tenants),
+        "fairness": round(outcome.fairness, 4),
+        "gpus": OWED_GPUS * len(names),
+        "seed": None if options.trace else SEED,
+    }
+    report("simulate", metrics, context)
+
+
+if __name__ == "__main__":
+    main()
