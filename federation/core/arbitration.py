@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from federation.core.draft import Draft
+from federation.core.draft import Book, Draft, Place
 from federation.core.ordering import held, in_turn, owned
 from federation.core.placement import choose
 from federation.core.snapshot import Site, Snapshot, WaitingJob
@@ -16,22 +16,41 @@ def owners(snapshot: Snapshot, draft: Draft) -> Draft:
 
     Owners take turns by the guaranteed GPUs that they hold.
     """
-    in_turn(draft, GUARANTEED, owned(snapshot, draft), lambda job: _bind(draft, job, GUARANTEED))
+    in_turn(draft, GUARANTEED, owned(snapshot, draft), _Binder(draft, GUARANTEED).bind)
     return draft
 
 
 def borrowers(snapshot: Snapshot, draft: Draft) -> Draft:
     """Bind what fits of `spot` and `auto` jobs; borrowers take turns by their fair share."""
     draft.borrowers = _borrowers(snapshot, draft)
-    in_turn(draft, SPOT, draft.borrowers, lambda job: _bind(draft, job, SPOT))
+    in_turn(draft, SPOT, draft.borrowers, _Binder(draft, SPOT).bind)
     return draft
 
 
-def _bind(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
-    site = choose(draft, job, service_class)
-    if site is not None:
-        draft.bind(job, site, service_class)
-    return site
+class _Binder:
+    """Binds jobs in one class where they fit.
+
+    Room, quota and prices never grow within a pass: where no site was left to one job of a tenant,
+    none is left to the others with equal asks, however many wait.
+    """
+
+    def __init__(self, draft: Draft, service_class: str) -> None:
+        self._draft = draft
+        self._class = service_class
+        self._hopeless: set[tuple[Place, Book]] = set()
+
+    def bind(self, job: WaitingJob) -> Site | None:
+        """Bind the job to the best site where it can start now; None when there is none."""
+        asker = self._draft.asker(job)
+        key = asker.place, asker.book
+        if key in self._hopeless:
+            return None
+        site = choose(self._draft, job, self._class)
+        if site is not None:
+            self._draft.bind(job, site, self._class)
+        elif not any(asker.book.allows(site, self._class) for site in asker.place.live):
+            self._hopeless.add(key)
+        return site
 
 
 def _borrowers(snapshot: Snapshot, draft: Draft) -> Shares:
