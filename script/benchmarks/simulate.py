@@ -35,7 +35,7 @@ CHOICES = Choices(FLAVOR)
 
 
 def drawn() -> Trace:
-    """Jobs like those of the trace: mostly one GPU for a minute, some of 8 to 32, seven of ten owed."""
+    """Jobs like the trace's: mostly of one GPU, some of 8 to 32, seven of ten owed, as many GPU-hours."""
     rng = random.Random(SEED)  # noqa: S311 (a repeatable benchmark, not a secret)
     rows = []
     for number in range(1, JOBS + 1):
@@ -46,7 +46,7 @@ def drawn() -> Trace:
                 number=number,
                 job_id=str(number),
                 submit_s=rng.randrange(SPAN_S),
-                duration_s=min(4_317, 20 + int(rng.lognormvariate(4.1, 1.5))),
+                duration_s=min(4_317, 20 + int(rng.lognormvariate(4.8, 2.0))),
                 gpus=gpus,
                 nodes=nodes,
                 gpus_per_node=gpus // nodes,
