@@ -58,8 +58,13 @@ class Shares:
         own[flavor] = own.get(flavor, 0) + amount
         for node in self._lineages[tenant]:
             subtree = self._subtree.setdefault(node, {})
-            subtree[flavor] = subtree.get(flavor, 0) + amount
-            self._known.pop(node, None)
+            total = subtree[flavor] = subtree.get(flavor, 0) + amount
+            known = self._known.get(node)
+            if known is not None and amount >= 0:  # only this flavor's part grew
+                weight = self._weights.get((node, flavor), 1)
+                self._known[node] = max(known, self._share(flavor, total, weight))
+            else:
+                self._known.pop(node, None)
 
     def of(self, node: UUID) -> int:
         """The share of a tenant's whole subtree, times SCALE."""
