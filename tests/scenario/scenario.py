@@ -204,7 +204,7 @@ class Scenario:
             names = list(place.running.world.nodes)
             chosen_nodes = [names[(value + at) % len(names)] for at in range(chosen.demand.nodes)]
             data = {"nodes": ",".join(chosen_nodes)}
-        elif deed == "slurmctld/forget" and value:
+        elif deed == "slurmctld/forget" and value and not chosen.waiting:
             data = {"ended": ENDED[value % len(ENDED)]}
         self.control(cluster, deed, job_id=chosen.id, **data)
 

@@ -81,7 +81,15 @@ class SlurmBackend:
                 self._delete(job_id, gang.account)
                 words = f"job {job_id} lost its name or comment on the way: a job_submit plugin?"
                 raise BackendRejectedError(words, code="not_ours")
+        if known_as and not any(map(_has_begun, found)) and self._ran(gang):
+            for row in found:  # a late copy: what it copies ran, and the controller forgot it
+                self._delete(row.job_id, gang.account)
+            return Submitted(known_as, len(found))
         return self._settle(found, gang)
+
+    def _ran(self, gang: Gang) -> bool:
+        row = self._ran_before(gang.fence, gang.account)
+        return row is not None and row.started_ms is not None
 
     def cancel(self, fence: str, account: str) -> None:
         """End every job of ours of this name; what is over or absent is no error."""
@@ -166,7 +174,7 @@ class SlurmBackend:
             for row in rows
             if row.user == account and (not row.comment or self._is_ours(row, fence))
         ]
-        return min(mine, key=lambda row: row.job_id, default=None)
+        return min(mine, key=lambda row: (row.started_ms is None, row.job_id), default=None)
 
     def _is_ours(self, row: JobRow, fence: str) -> bool:
         return is_ours(self._mark, fence, row.comment or "", fence.__eq__)

@@ -1,7 +1,7 @@
 """One bulk read of a Slurm cluster, put together from its parts."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from urllib.parse import quote
@@ -62,8 +62,9 @@ def observe(
     rows = [job.row for job in ours]
     present = {row.name for row in rows}
     if since_ms is None:
-        requeued = {row.name for row in rows if row.restarts}
-        names = sorted(requeued | (set(fences) - present))
+        # ended without a run: perhaps a late copy of one that ran, and that the controller forgot
+        doubted = {row.name for row in rows if row.restarts or (row.state.is_final and not row.run)}
+        names = sorted(doubted | (set(fences) - present))
         asked = frozenset(names).__contains__
         history, answered = _history(client, _queries(client, names, cluster_s), asked)
     else:
@@ -75,7 +76,7 @@ def observe(
     is_off = client.connection.options.get("accounting") == "off"
     heard_ms = cluster_s * 1000 if is_off or not is_behind else None
     gangs = [_from_controller(row, history.get(row.name, ()), heard_ms) for row in rows]
-    gangs += [_from_accounting(history[name]) for name in sorted(history.keys() - present)]
+    gangs += [_from_accounting(told) for told in _forgotten(history, rows)]
     return Observation(
         begun_ms=now_ms,
         cluster_ms=cluster_s * 1000,
@@ -194,7 +195,11 @@ def _from_controller(row: JobRow, history: Iterable[JobRow], heard_ms: int | Non
     does not have: a run without an end ended when the job was requeued, at the latest.
     """
     told = {
-        run.start_ms: run for past in history if past.job_id == row.job_id and (run := past.run)
+        run.start_ms: run
+        for past in history
+        if past.job_id == row.job_id
+        and (row.restarts or past.submitted_ms == row.submitted_ms)
+        and (run := past.run)
     }
     if row.run is not None:
         told = {start: run for start, run in told.items() if start < row.run.start_ms}
@@ -207,6 +212,30 @@ def _from_controller(row: JobRow, history: Iterable[JobRow], heard_ms: int | Non
     if row.run is not None:
         runs.append(row.run)
     return replace(read.gang_from(row, tuple(runs)), is_whole=is_told or is_late)
+
+
+def _forgotten(
+    history: Mapping[str, tuple[JobRow, ...]], rows: Sequence[JobRow]
+) -> Iterator[tuple[JobRow, ...]]:
+    """By name what accounting tells of jobs that the controller does not have.
+
+    Beside one that it has only what ran. A number and a name may come again with another job: that
+    has another time of submit, unless it was requeued.
+    """
+    present = {row.name for row in rows}
+    same = {(row.name, row.job_id, None if row.restarts else row.submitted_ms) for row in rows}
+    for name in sorted(history):
+        told = history[name]
+        if name in present:
+            told = tuple(
+                past
+                for past in told
+                if past.started_ms is not None
+                and (name, past.job_id, None) not in same
+                and (name, past.job_id, past.submitted_ms) not in same
+            )
+        if told:
+            yield told
 
 
 def _closed(runs: Sequence[Run], requeued_ms: int) -> list[Run]:

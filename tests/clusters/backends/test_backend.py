@@ -92,6 +92,16 @@ def test_what_was_accepted_once_is_never_made_anew() -> None:
     assert asked(table, "POST") == []
 
 
+def test_a_late_copy_of_what_ran_and_was_forgotten_is_not_released() -> None:
+    """The controller began anew, numbers and all; accounting knows that it ran."""
+    copies = [job(5, state="PENDING", hold=True)]
+    table = cluster(copies, **{"DELETE job__5": reply()})
+    table.answers = {**table.answers, "GET slurmdb/jobs": reply(jobs=[past(5)])}
+    assert backend(table).submit(GANG, known_as="5") == Submitted("5", 1)
+    assert asked(table, "POST") == []
+    assert asked(table, "DELETE") == ["job/5"]
+
+
 @pytest.mark.parametrize("comment", [None, ""])
 def test_a_missing_comment_in_accounting_is_no_excuse_to_run_twice(comment: str | None) -> None:
     table = cluster([])
