@@ -24,6 +24,7 @@ from federation.services.checkpoint import ask_checkpoint
 from federation.services.revisions import lock_quotas, quotas_as_seen
 from kit.intervals import from_ms, to_ms
 from quotas.core.cohort import SPOT
+from tenancy.models import Tenant
 from tenancy.services.records import Change, ring, write_events
 
 MOST_A_TURN = 500
@@ -36,7 +37,7 @@ _TOLD = OPEN_ATTEMPTS.filter(evict_asked_at__isnull=False, end_cause="").exclude
 def claim(*, plan: Plan, now: datetime) -> tuple[Claim, ...]:
     """Keeps nodes for the jobs of the claims that still hold and tells their victims to go.
 
-    Inside the caller's transaction. A claim stands or falls whole: not if its job, its cluster, its
+    Inside the caller's transaction. A claim stands or falls whole: not if its job, cluster, tenants,
     quotas or one of its victims changed since the snapshot; the next cycle decides anew. The number of
     statements does not depend on the number of claims. Returns the claims that hold.
     """
@@ -85,6 +86,13 @@ def _as_seen(plan: Plan) -> Callable[[Claim], bool]:
         .values_list("id", "revision")
     )
     tenants = {above for one in claims for above in lineages[one.binding.tenant]}
+    open_at = dict(
+        Tenant.objects.filter(id__in=tenants, is_open=True)
+        .order_by("id")
+        .select_for_update(no_key=True)
+        .values_list("id", "revision")
+    )
+    revisions = {tenant.id: tenant.revision for tenant in plan.basis.tenants}
     quotas_hold = quotas_as_seen(plan, lock_quotas(tenants))
     named = {one.binding.job for one in claims} | {v.job for one in claims for v in one.victims}
     jobs = {
@@ -109,6 +117,7 @@ def _as_seen(plan: Plan) -> Callable[[Claim], bool]:
             and (job["version"], job["state"]) == (binding.version, JobState.QUEUED)
             and not job["has_open_attempt"]
             and clusters.get(binding.cluster) == seen[binding.cluster]
+            and all(open_at.get(t) == revisions[t] for t in lineages[binding.tenant])
             and quotas_hold(binding.tenant, binding.flavor, binding.cluster)
             and all(held.attempt in living and held.job in jobs for held in one.victims)
         )

@@ -15,7 +15,7 @@ from federation.services.checkpoint import prove_checkpoint
 from federation.services.commit import Committed, begin_term, commit_plan
 from federation.services.evict import tend_evictions
 from quotas.models import Quota
-from tenancy.models import Event
+from tenancy.models import Event, Tenant
 from tests import make
 from tests.federation.world import NOW, World
 
@@ -153,7 +153,7 @@ def test_nodes_that_are_gone_are_not_waited_for() -> None:
     assert told_to_go() == ["spot0", "spot1"]
 
 
-@pytest.mark.parametrize("change", ["victim", "job", "quota", "cluster", "asked"])
+@pytest.mark.parametrize("change", ["victim", "job", "quota", "cluster", "tenant", "asked"])
 def test_a_claim_whose_basis_changed_tells_nobody_to_go(change: str) -> None:
     world = Cohort()
     owner = world.job(nodes=2)
@@ -168,6 +168,8 @@ def test_a_claim_whose_basis_changed_tells_nobody_to_go(change: str) -> None:
             Quota.objects.update(revision=9)
         case "cluster":
             Cluster.objects.update(revision=9)
+        case "tenant":
+            Tenant.objects.filter(path="acme").update(revision=9)
         case "asked":
             Job.objects.filter(id=world.spot[3].id).update(cancel_asked_at=LATER)
     assert commit_plan(plan=made, epoch=begin_term(now=NOW), now=LATER).claimed == 0
