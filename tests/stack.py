@@ -85,11 +85,14 @@ class Stack:
             **self.environment,
         }
         for name in names or self._commands:
+            known = env
+            if name in self.roots:  # another release does not start with a setting that it lacks
+                known = {key: value for key, value in env.items() if key != "MUSTER_PUBLIC_URL"}
             with (self.directory / f"{name}.log").open("ab") as log:
                 self.running[name] = subprocess.Popen(  # noqa: S603 - our own processes
                     self._commands[name],
                     cwd=self.roots.get(name, ROOT),
-                    env=env,
+                    env=known,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
