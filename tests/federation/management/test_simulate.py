@@ -107,7 +107,10 @@ def test_a_trace_without_its_columns_is_none(tmp_path: Path) -> None:
     [
         ("tenant,flavor,guaranteed\norg,h100,4\norg/vc-a,h100,8\n", "row 1, guaranteed: org/vc-a"),
         ("tenant,flavor,guaranteed\norg,h100,eight\n", "row 1, guaranteed: 'eight'"),
-        ("tenant,flavor,guaranteed,cluster\norg,h100,8,\norg,h100,8,mars\n", "row 2, cluster: There is no"),
+        (
+            "tenant,flavor,guaranteed,cluster\norg,h100,8,\norg,h100,8,mars\n",
+            "row 2, cluster: There is no",
+        ),
         ("tenant,flavor,guaranteed,weight\norg,h100,8,0\n", "row 1, guaranteed: Guarantees"),
         ("tenant,flavor,guaranteed\norg,h100,0\n", "guarantee nothing"),
     ],
