@@ -16,12 +16,13 @@ from clusters.models import Cluster
 from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.plan import Claim, Plan
-from federation.core.reconciliation import Cause
+from federation.core.reconciliation import EVICTED, Cause
 from federation.core.snapshot import Holding
 from federation.models import Attempt, Job, Reservation
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.checkpoint import ask_checkpoint
 from federation.services.revisions import lock_quotas, quotas_as_seen
+from kit.bulk import update_rows
 from kit.intervals import from_ms, to_ms
 from quotas.core.cohort import SPOT
 from tenancy.models import Tenant
@@ -125,24 +126,36 @@ def _as_seen(plan: Plan) -> Callable[[Claim], bool]:
     return holds
 
 
+def _cause(held: Holding) -> Cause:
+    return Cause.RECLAIMED if held.service_class == SPOT else Cause.OUTRANKED
+
+
+def _grace_ms(held: Holding) -> int | None:
+    """The time it gets to save, None = it is not asked to: it has no checkpoint, or does not run."""
+    return held.grace_ms if held.is_running else None
+
+
 def _tell_victims(told: Sequence[tuple[Holding, Claim]], now: datetime) -> None:
     """Writes who is to go by when, and asks those that can to save first."""
-    if not told:
-        return
-    rows = {row.id: row for row in Attempt.objects.filter(id__in=[h.attempt for h, _ in told])}
-    by_cause: dict[Cause, list[UUID]] = {}
-    for held, one in told:
-        cause = Cause.RECLAIMED if held.service_class == SPOT else Cause.OUTRANKED
-        grace_ms = held.grace_ms if held.is_running else None
-        row = rows[held.attempt]
-        row.evict_for, row.evict_cause, row.evict_asked_at = one.binding.job, cause, now
-        row.evict_by = now + timedelta(milliseconds=grace_ms or 0)
-        if grace_ms is not None:
-            by_cause.setdefault(cause, []).append(held.attempt)
-    fields = ["evict_for", "evict_cause", "evict_asked_at", "evict_by"]
-    Attempt.objects.bulk_update(rows.values(), fields)
-    for cause, attempts in by_cause.items():
-        ask_checkpoint(attempts=attempts, cause=cause, now=now)
+    rows = [
+        {
+            "id": held.attempt,
+            "evict_for": one.binding.job,
+            "evict_cause": _cause(held),
+            "evict_asked_at": now,
+            "evict_by": now + timedelta(milliseconds=_grace_ms(held) or 0),
+        }
+        for held, one in told
+    ]
+    update_rows(Attempt, rows, ("evict_for", "evict_cause", "evict_asked_at", "evict_by"))
+    for cause in sorted(EVICTED):
+        can_save = [
+            held.attempt
+            for held, _ in told
+            if _cause(held) is cause and _grace_ms(held) is not None
+        ]
+        if can_save:
+            ask_checkpoint(attempts=can_save, cause=cause, now=now)
 
 
 def _write_claims(claims: Sequence[Claim], plan: Plan, now: datetime) -> None:
@@ -156,7 +169,7 @@ def _write_claims(claims: Sequence[Claim], plan: Plan, now: datetime) -> None:
     }
     changes = []
     for one in claims:
-        binding, graces = one.binding, [held.grace_ms or 0 for held in one.victims]
+        binding = one.binding
         data: dict[str, object] = {
             "cluster": binding.cluster_name,
             "flavor": binding.flavor,
@@ -167,11 +180,10 @@ def _write_claims(claims: Sequence[Claim], plan: Plan, now: datetime) -> None:
         }
         subject, tenant = known[binding.job]
         changes.append(Change("job.claims", subject, tenant, "reclaim", data))
-        for held, grace_ms in zip(one.victims, graces, strict=True):
-            cause = Cause.RECLAIMED if held.service_class == SPOT else Cause.OUTRANKED
+        for held in one.victims:
             subject, tenant = known[held.job]
-            data = {"cluster": names[held.cluster], "grace_s": grace_ms // 1000}
-            changes.append(Change("job.evicting", subject, tenant, cause.value, data))
+            data = {"cluster": names[held.cluster], "grace_s": (_grace_ms(held) or 0) // 1000}
+            changes.append(Change("job.evicting", subject, tenant, _cause(held).value, data))
     write_events(changes=changes, now=now)
 
 
