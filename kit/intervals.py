@@ -15,6 +15,11 @@ def to_ms(moment: datetime) -> int:
     return (moment - _EPOCH) // _MS
 
 
+def to_ms_or_none(moment: datetime | None) -> int | None:
+    """`to_ms` of a moment that may not have come."""
+    return None if moment is None else to_ms(moment)
+
+
 def from_ms(milliseconds: int) -> datetime:
     """The aware UTC datetime of milliseconds since the epoch."""
     return _EPOCH + milliseconds * _MS

@@ -16,7 +16,7 @@ from federation.core.reconciliation import OpenAttempt, Order, Phase, Reading
 from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from kit.bulk import among, instance
-from kit.intervals import to_ms
+from kit.intervals import to_ms, to_ms_or_none
 from tenancy.models import User
 
 
@@ -92,10 +92,6 @@ def fences_to_look_up(cluster_id: UUID) -> list[str]:
     )
 
 
-def _ms(moment: datetime | None) -> int | None:
-    return None if moment is None else to_ms(moment)
-
-
 def _orders(fences: Iterable[str]) -> dict[tuple[str, str], Order]:
     """Our orders to submit and cancel by fence and kind."""
     rows = Command.objects.filter(
@@ -104,7 +100,9 @@ def _orders(fences: Iterable[str]) -> dict[tuple[str, str], Order]:
         "key", "fence", "kind", "state", "sent_at", "answered_at", "error", _BACKEND_ID_ANSWERED
     )
     return {
-        (fence, kind): Order(state, sent_at is not None, _ms(answered_at), error, backend_id or "")
+        (fence, kind): Order(
+            state, sent_at is not None, to_ms_or_none(answered_at), error, backend_id or ""
+        )
         for key, fence, kind, state, sent_at, answered_at, error, backend_id in rows
         if key.startswith(("submit:", "cancel:"))
     }
@@ -143,8 +141,8 @@ def with_orders(attempts: Sequence[AnAttempt]) -> Iterator[tuple[AnAttempt, Open
                 phase=Phase(attempt.state),
                 submit=orders[attempt.fence, Command.Kind.SUBMIT],
                 cancel=orders.get((attempt.fence, Command.Kind.CANCEL)),
-                accepted_ms=_ms(attempt.accepted_at),
-                started_ms=_ms(attempt.started_at),
+                accepted_ms=to_ms_or_none(attempt.accepted_at),
+                started_ms=to_ms_or_none(attempt.started_at),
                 start_timeout_ms=attempt.job.start_timeout_ms,
                 stop_cause=stop_cause(attempt),
             ),

@@ -14,7 +14,7 @@ from federation.core.snapshot import Holding, Reservation
 from federation.models import Attempt
 from federation.models import Reservation as Row
 from federation.selectors.fleet import OPEN_ATTEMPTS
-from kit.intervals import to_ms
+from kit.intervals import to_ms, to_ms_or_none
 
 DAY = timedelta(days=1)
 _GRACE_S = KeyTextTransform("grace", KeyTransform("checkpoint", "job__spec"))
@@ -74,16 +74,12 @@ def _holding(row: Mapping[str, Any], evictions: int, evicted_at: datetime | None
         is_running=row["state"] == Attempt.State.RUNNING,
         is_lost=row["state"] == Attempt.State.LOST,
         leaves=is_asked or is_leaving or row["evict_asked_at"] is not None,
-        started_ms=_ms(row["started_at"]),
-        saved_ms=_ms(row["saved_at"]),
+        started_ms=to_ms_or_none(row["started_at"]),
+        saved_ms=to_ms_or_none(row["saved_at"]),
         grace_ms=None if row["grace_s"] is None else int(row["grace_s"]) * 1000,
         evictions=evictions,
-        evicted_ms=_ms(evicted_at),
+        evicted_ms=to_ms_or_none(evicted_at),
     )
-
-
-def _ms(moment: datetime | None) -> int | None:
-    return None if moment is None else to_ms(moment)
 
 
 def _evictions(now: datetime) -> Mapping[int, tuple[int, datetime]]:

@@ -13,7 +13,6 @@ from uuid import UUID
 from django.db import transaction
 
 from clusters.models import Command
-from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.spec import JobSpec, change_spec
 from federation.models import Attempt, Job
@@ -22,6 +21,7 @@ from federation.selectors.jobs import may_change, visible_job
 from federation.selectors.standing import standing_fleet
 from federation.services.checkpoint import ask_checkpoint
 from federation.services.limits import Newcomer, time_problems
+from federation.services.stopping import stop_attempt
 from federation.services.submit import columns, fleet_problems, refuse
 from kit.errors import (
     ConflictError,
@@ -224,22 +224,14 @@ def _stop(job: Job, cause: str, now: datetime) -> bool:
     Otherwise an order to cancel is written, once.
     """
     attempt = OPEN_ATTEMPTS.get(job=job)
-    attempt.end_cause = cause
     dropped = Command.objects.filter(
         key=f"submit:{attempt.id}", state=Command.State.WAITING, sent_at=None
     ).update(state=Command.State.DROPPED, answered_at=now, error=cause)
     if dropped:
-        attempt.state, attempt.ended_at = Attempt.State.ENDED, now
+        attempt.end_cause, attempt.state, attempt.ended_at = cause, Attempt.State.ENDED, now
+        attempt.save(update_fields=["state", "end_cause", "ended_at"])
     else:
-        attempt.state = Attempt.State.STOPPING
-        order_cancel(
-            attempt_id=attempt.id,
-            cluster_id=attempt.cluster_id,
-            fence=attempt.fence,
-            account=attempt.account,
-            now=now,
-        )
-    attempt.save(update_fields=["state", "end_cause", "ended_at"])
+        stop_attempt(attempt=attempt, cause=cause, now=now)
     return bool(dropped)
 
 

@@ -13,7 +13,6 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from clusters.models import Cluster
-from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.plan import Claim, Plan
 from federation.core.reconciliation import EVICTED, Cause
@@ -22,6 +21,7 @@ from federation.models import Attempt, Job, Reservation
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.checkpoint import ask_checkpoint
 from federation.services.revisions import lock_quotas, quotas_as_seen
+from federation.services.stopping import stop_attempt
 from kit.bulk import update_rows
 from kit.intervals import from_ms, to_ms
 from quotas.core.cohort import SPOT
@@ -209,15 +209,7 @@ def tend_evictions(*, now: datetime) -> set[UUID]:
 def _stop(attempt: Attempt, now: datetime) -> Change:
     """Orders its end; reconciliation queues the job again when it is proven over."""
     job = attempt.job
-    attempt.end_cause, attempt.state = attempt.evict_cause, Attempt.State.STOPPING
-    attempt.save(update_fields=["end_cause", "state"])
-    order_cancel(
-        attempt_id=attempt.id,
-        cluster_id=attempt.cluster_id,
-        fence=attempt.fence,
-        account=attempt.account,
-        now=now,
-    )
+    stop_attempt(attempt=attempt, cause=attempt.evict_cause, now=now)
     job.state = JobState.STOPPING
     job.version += 1
     job.save(update_fields=["state", "version"])

@@ -13,7 +13,6 @@ from django.db import transaction
 from accounting.services.usage import record_runs
 from clusters.models import Cluster, Command, Node, Observation
 from clusters.selectors.fleet import locked_member
-from clusters.services.orders import order_cancel
 from federation.core.lifecycle import JobState
 from federation.core.rebuilt import forgotten
 from federation.core.reconciliation import Cause, Wish, after_end
@@ -21,6 +20,7 @@ from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.selectors.life import last_moment_ms, living
 from federation.services.billing import run_facts
+from federation.services.stopping import stop_attempt
 from kit.errors import FieldProblem, InvalidContentError, MusterError
 from tenancy.models import User
 from tenancy.services.records import Change, ring, write_audit, write_events
@@ -188,15 +188,7 @@ def _stop(cluster: Cluster, attempt: Attempt, now: datetime) -> Change:
     job = attempt.job
     if attempt.state == Attempt.State.LOST and job.cancel_asked_at is None:
         job.hold_asked_by = job.hold_asked_by or "owner"
-    attempt.end_cause, attempt.state = Cause.CUT_OFF, Attempt.State.STOPPING
-    attempt.save(update_fields=["end_cause", "state"])
-    order_cancel(
-        attempt_id=attempt.id,
-        cluster_id=attempt.cluster_id,
-        fence=attempt.fence,
-        account=attempt.account,
-        now=now,
-    )
+    stop_attempt(attempt=attempt, cause=Cause.CUT_OFF, now=now)
     job.state = JobState.STOPPING
     job.version += 1
     job.save(update_fields=["state", "hold_asked_by", "version"])

@@ -11,7 +11,7 @@ from accounting.core.runs import Told
 from accounting.services.usage import record_runs
 from clusters.models import Command
 from clusters.services.fleet import close_breaker
-from clusters.services.orders import order_cancel, order_orphan_ends
+from clusters.services.orders import order_orphan_ends
 from federation.core.lifecycle import JobState
 from federation.core.reconciliation import Cause
 from federation.core.repair import Action, Proposal, Refusal, Step, bill_end_ms
@@ -20,6 +20,7 @@ from federation.selectors.cases import Case, finding_of, with_evidence
 from federation.services.billing import run_facts
 from federation.services.change import cancel_job
 from federation.services.reconcile import reconcile_cluster
+from federation.services.stopping import stop_attempt
 from kit.errors import ConflictError, MusterError, NotFoundError, StaleWriteError
 from kit.intervals import to_ms
 from tenancy.models import AuditEntry, User
@@ -246,15 +247,7 @@ def _end_attempt(act: _Act) -> None:
 def _stop_then_queue(act: _Act) -> None:
     """Orders the end; reconciling queues the job when the cluster has confirmed it."""
     attempt = act.attempt
-    attempt.state, attempt.end_cause = Attempt.State.STOPPING, Cause.RESUBMITTED.value
-    attempt.save(update_fields=["state", "end_cause"])
-    order_cancel(
-        attempt_id=attempt.id,
-        cluster_id=attempt.cluster_id,
-        fence=attempt.fence,
-        account=attempt.account,
-        now=act.now,
-    )
+    stop_attempt(attempt=attempt, cause=Cause.RESUBMITTED, now=act.now)
     attempt.job.state = JobState.STOPPING
     _save_job(act, "resubmitted")
 
