@@ -29,12 +29,12 @@ Span = tuple[int, int | None]
 class Tables:
     """What Muster's tables say at a moment, read in one go.
 
-    `bound`: fence, cluster, whether it is over, the nodes that it holds (where it was seen, else where
-    it was bound), GPUs of each. `sizes`: GPUs by cluster and
-    node. `billed`: fence, [start, metered) in milliseconds, GPUs.
+    `bound`: fence, cluster, whether it is over, the nodes where it was bound and where it was seen,
+    GPUs of each. `sizes`: GPUs by cluster and node. `billed`: fence, [start, metered) in
+    milliseconds, GPUs.
     """
 
-    bound: Sequence[tuple[str, str, bool, Sequence[str], int]]
+    bound: Sequence[tuple[str, str, bool, Sequence[str], Sequence[str], int]]
     sizes: Mapping[tuple[str, str], int]
     billed: Sequence[tuple[str, int, int, int]]
 
@@ -43,8 +43,7 @@ def tables() -> Tables:
     """Muster's tables as they are now. SQL: this runs after every step that wrote something."""
     bound, nodes, billed = run(
         Statement(
-            "SELECT fence, cluster.name, attempt.state = 'ended',"
-            " CASE nodes_seen WHEN '{}' THEN nodes ELSE nodes_seen END, gpus_per_node"
+            "SELECT fence, cluster.name, attempt.state = 'ended', nodes, nodes_seen, gpus_per_node"
             " FROM federation_attempt AS attempt"
             " JOIN clusters_cluster AS cluster ON cluster.id = cluster_id"
         ),
@@ -73,11 +72,15 @@ def check_step(clusters: Collection[Simulated], told: Tables) -> None:
 
 
 def _no_node_is_promised_twice(told: Tables) -> None:
-    """Invariant 1: what is bound on a node is not more than it has."""
+    """Invariant 1: what is bound on a node is not more than it has, by our doing.
+
+    What an operator moved holds nothing where it was, and where it went is not by our doing.
+    """
     promised: Counter[tuple[str, str]] = Counter()
-    for _, cluster, is_over, nodes, gpus_per_node in told.bound:
+    for _, cluster, is_over, nodes, seen, gpus_per_node in told.bound:
         if not is_over:
-            promised.update({(cluster, node): gpus_per_node for node in nodes})
+            held = set(nodes).intersection(seen or nodes)
+            promised.update({(cluster, node): gpus_per_node for node in held})
     over = {at: gpus for at, gpus in promised.items() if gpus > told.sizes.get(at, gpus)}
     assert not over, f"promised more GPUs than there are: {over}"
 
@@ -104,7 +107,9 @@ def _one_run_a_job(living: Mapping[str, Sequence[Object]]) -> None:
 
 def _whole_where_it_is_bound(living: Mapping[str, Sequence[Object]], told: Tables) -> None:
     """Invariant 2: what holds nodes holds all that its attempt asked for, where it was bound."""
-    bound = {fence: (cluster, len(nodes)) for fence, cluster, _, nodes, _ in told.bound}
+    bound = {
+        fence: (cluster, len(seen or nodes)) for fence, cluster, _, nodes, seen, _ in told.bound
+    }
     for cluster, objects in living.items():
         for job in objects:
             fence = job.request.name
