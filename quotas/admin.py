@@ -9,6 +9,7 @@ from django.contrib import admin
 
 from kit.admin import ServiceAdmin, ServiceForm
 from quotas.core.limits import BOUNDS
+from quotas.core.policy import POLICY_FIELDS, Policy
 from quotas.core.table import NUMBERS
 from quotas.models import Limit, Quota, QuotaPolicy
 from quotas.services.limits import Whose, remove_limit, set_limit, whose_of
@@ -122,15 +123,15 @@ class LimitAdmin(ServiceAdmin):
 class QuotaPolicyAdmin(ServiceAdmin):
     """The policy for all tenants: one row."""
 
-    fields = ("half_life_ms", "aging_ms")
-    list_display = ("__str__", "half_life_ms", "aging_ms")
+    fields = POLICY_FIELDS
+    list_display = ("__str__", *POLICY_FIELDS)
 
     def create(self, values: Mapping[str, Any], actor: Any, now: datetime) -> QuotaPolicy:
         """Sets it for the first time; as there is one row, a second time sets it anew."""
-        return set_policy(actor=actor, now=now, **values)
+        return set_policy(actor=actor, policy=Policy(**values), now=now)
 
     def update(
         self, held: QuotaPolicy, values: Mapping[str, Any], actor: Any, now: datetime
     ) -> QuotaPolicy:
         """Sets it anew."""
-        return set_policy(actor=actor, now=now, **values)
+        return set_policy(actor=actor, policy=Policy(**values), now=now)

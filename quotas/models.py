@@ -8,7 +8,7 @@ from django.db.models import F, Q
 from clusters.models import Cluster, Flavor
 from kit.ids import new_id
 from quotas.core.limits import Scope
-from quotas.core.policy import Policy
+from quotas.core.policy import RANGES, Policy
 from tenancy.models import Tenant, User
 
 
@@ -168,6 +168,12 @@ class Limit(models.Model):
         return f"{self.tenant_id} {self.scope} {self.label}"
 
 
+def _in_range(name: str) -> models.CheckConstraint:
+    least, most = RANGES[name]
+    within = Q(**{f"{name}__gte": least, f"{name}__lte": most})
+    return models.CheckConstraint(condition=within, name=f"policy_{name}")
+
+
 class QuotaPolicy(models.Model):
     """One row: what holds for all tenants. Meanings and defaults: `quotas.core.policy.Policy`."""
 
@@ -180,12 +186,34 @@ class QuotaPolicy(models.Model):
         default=Policy.aging_ms,
         help_text="So many milliseconds of waiting are worth a point of priority; 0 = none.",
     )
+    min_run_ms = models.PositiveBigIntegerField(
+        default=Policy.min_run_ms,
+        db_default=Policy.min_run_ms,
+        help_text="A gang that ran less is spared by its own tenant (600000 = 10 minutes); 0 = none.",
+    )
+    most_evictions = models.PositiveIntegerField(
+        default=Policy.most_evictions,
+        db_default=Policy.most_evictions,
+        help_text="A job evicted so often within a day is spared by its own tenant; 0 = always.",
+    )
+    cool_down_ms = models.PositiveBigIntegerField(
+        default=Policy.cool_down_ms,
+        db_default=Policy.cool_down_ms,
+        help_text="A job evicted so shortly before is spared by its own tenant (3600000 = 1 hour).",
+    )
+    claim_ms = models.PositiveBigIntegerField(
+        default=Policy.claim_ms,
+        db_default=Policy.claim_ms,
+        help_text="So long after the longest grace freed nodes are kept for whom they were freed"
+        " (600000 = 10 minutes).",
+    )
 
     class Meta:
         verbose_name_plural = "quota policy"
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(id=1), name="one_quota_policy"),
             models.CheckConstraint(condition=Q(half_life_ms__gt=0), name="half_life_positive"),
+            *map(_in_range, ("min_run_ms", "most_evictions", "cool_down_ms", "claim_ms")),
         ]
 
     def __str__(self) -> str:

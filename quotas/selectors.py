@@ -16,7 +16,7 @@ from kit.intervals import to_ms
 from quotas.core.cohort import QuotaRow
 from quotas.core.grants import Grant, rows_at
 from quotas.core.limits import LimitRow, Scope
-from quotas.core.policy import Policy
+from quotas.core.policy import POLICY_FIELDS, Policy
 from quotas.models import Limit, Quota, QuotaPolicy, QuotaRequest
 from tenancy.models import AuditEntry, Tenant, User
 from tenancy.selectors.access import visible_tenant_ids, visible_tenants
@@ -181,8 +181,8 @@ def _requests(user: User) -> QuerySet[QuotaRequest]:
 
 def quota_policy() -> Policy:
     """What holds for all tenants: what an admin set, else the defaults."""
-    found = QuotaPolicy.objects.values_list("half_life_ms", "aging_ms").first()
-    return Policy(*found) if found else Policy()
+    found = QuotaPolicy.objects.values(*POLICY_FIELDS).first()
+    return Policy(**found) if found else Policy()
 
 
 def quota_of(tenant: Tenant, flavor: str, cluster: str | None) -> Quota:

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Flavor
 from clusters.selectors.connection import configuration_etag, connection_of
 from clusters.services.configure import set_account, set_cluster_flavor
 from kit.admin import ReadOnlyAdmin, ServiceAdmin
+from quotas.core.policy import Policy
 from quotas.models import Limit, Quota, QuotaPolicy
 from quotas.services.rows import set_quota
 from tenancy.models import ApiToken, AuditEntry, Membership, Tenant, User
@@ -182,8 +184,8 @@ KINDS: list[tuple[type[Model], Form, Change | None, bool]] = [
     (Limit, limit_form, lambda held: {"waiting_jobs": 5, "seen": 1, "why": "more"}, True),
     (
         QuotaPolicy,
-        lambda: {"half_life_ms": 86_400_000, "aging_ms": 0},
-        lambda held: {"half_life_ms": 3_600_000, "aging_ms": 1000},
+        lambda: {**asdict(Policy()), "aging_ms": 0},
+        lambda held: {**asdict(Policy()), "half_life_ms": 3_600_000, "claim_ms": 60_000},
         False,
     ),
 ]

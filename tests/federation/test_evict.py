@@ -14,7 +14,9 @@ from federation.selectors.snapshot import take_snapshot
 from federation.services.checkpoint import prove_checkpoint
 from federation.services.commit import Committed, begin_term, commit_plan
 from federation.services.evict import tend_evictions
+from quotas.core.policy import Policy
 from quotas.models import Quota
+from quotas.services.policy import set_policy
 from tenancy.models import Event, Tenant
 from tests import make
 from tests.federation.world import NOW, World
@@ -107,6 +109,18 @@ def test_an_owner_takes_back_what_it_needs_and_victims_have_their_grace() -> Non
     assert lost == {"c1": 8 * ((60 - 3) * 60 + 120) * 1000}
     saved = Event.objects.get(kind="job.stopping", subject=str(world.spot[2].uuid))
     assert (saved.cause, saved.data["saved_step"], saved.data["lost_gpu_ms"]) == ("reclaimed", 7, 0)
+
+
+def test_the_policy_that_an_admin_set_holds() -> None:
+    world = Cohort()
+    minute, kept = 60_000, timedelta(hours=2)
+    policy = Policy(min_run_ms=59 * minute, claim_ms=120 * minute)
+    set_policy(actor=None, policy=policy, now=NOW)
+    world.job(nodes=2)
+    cycle()
+    # They have run for 60, 59, 58 and 57 minutes; an owner only takes the spared last.
+    assert told_to_go() == ["spot0", "spot1"]
+    assert Reservation.objects.get().deadline_at == LATER + GRACE + kept
 
 
 def test_what_is_freed_is_the_claimants_and_nobody_elses() -> None:
