@@ -74,7 +74,8 @@ def call(backend: Backend, command: Command) -> dict[str, object]:
         case Command.Kind.SUBMIT:
             was_sent = command.sent_at is not None
             gang = furnished(Gang.from_json(payload), settings.ENVIRONMENT.public_url)
-            answer = backend.submit(gang, is_repeat=was_sent)
+            known_as = str((command.answer or {}).get("backend_id", ""))
+            answer = backend.submit(gang, is_repeat=was_sent, known_as=known_as)
             return {"backend_id": answer.backend_id, "duplicates": answer.duplicates_cancelled}
         case Command.Kind.CANCEL:
             backend.cancel(command.fence, payload["account"])

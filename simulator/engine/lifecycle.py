@@ -49,6 +49,7 @@ def _next_id(world: World) -> int:
 def remember(world: World, job: Job) -> None:
     """Take a waiting job into the controller's memory."""
     world.jobs[job.id] = job
+    job.run.forgotten_ms = 0
     world.waiting.add(job.id)
     world.by_name.setdefault((job.request.user, job.request.name), set()).add(job.id)
 
@@ -58,6 +59,7 @@ def forget(world: World, job: Job) -> None:
     if job.holds_nodes:
         release(world, job)
     del world.jobs[job.id]
+    job.run.forgotten_ms = world.now_ms
     world.waiting.discard(job.id)
     key = (job.request.user, job.request.name)
     world.by_name[key].discard(job.id)

@@ -90,7 +90,8 @@ class Share:
 class Run:
     """One run as accounting keeps it; `start_ms` 0 until it starts, `end_ms` 0 until it ends.
 
-    It has the request of its own: a job id may be given out again after a wipe.
+    `forgotten_ms` is when the controller struck its job from memory, 0 while it knows it. It has
+    the request of its own: a job id may be given out again after a wipe.
     """
 
     job_id: int
@@ -106,6 +107,7 @@ class Run:
     killed_by: str = ""
     priority: int = 0
     restarts: int = 0
+    forgotten_ms: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -70,8 +70,12 @@ def _runs(world: World) -> list[Run]:
 
 
 def _known(world: World, then_ms: int) -> dict[int, Run]:
-    """The last run of each job id that had been submitted by then."""
-    return {run.job_id: run for run in _runs(world) if run.submit_ms <= then_ms}
+    """The last run of each job id that had been submitted by then and was not forgotten yet."""
+    return {
+        run.job_id: run
+        for run in _runs(world)
+        if run.submit_ms <= then_ms and not 0 < run.forgotten_ms <= then_ms
+    }
 
 
 def _next_id(world: World, then_ms: int) -> int:

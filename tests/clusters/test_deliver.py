@@ -266,6 +266,22 @@ def test_a_cancel_in_a_window_ends_the_submit_beside_it() -> None:
     assert len(member.jobs) == 5
 
 
+@pytest.mark.django_db
+def test_what_was_accepted_once_and_is_forgotten_is_not_made_anew() -> None:
+    """Given once more, to bring duplicates together: whoever forgot it may have run it."""
+    cluster = member_cluster()
+    order(cluster, 1)
+    member = Member(obedient)
+    with installed(aurora=member):
+        deliver_to(cluster)
+        member.jobs.clear()
+        Command.objects.update(state="waiting")
+        assert deliver_to(cluster) == 1
+    assert member.jobs == {}
+    order_ = Command.objects.get()
+    assert (order_.state, order_.answer) == ("done", {"backend_id": "1", "duplicates": 0})
+
+
 @pytest.mark.django_db(transaction=True)
 def test_clusters_that_hang_do_not_keep_the_worker_from_the_others() -> None:
     """Ten clusters hang for as long as the test wants; the pool of a dispatch worker has eight."""

@@ -52,6 +52,20 @@ def test_an_older_state_has_forgotten_the_release(lab: Lab) -> None:
     ]
 
 
+def test_an_older_state_does_not_know_what_was_lost_before_it(lab: Lab) -> None:
+    lab.submit(name="before")
+    lost = lab.submit(name=FENCE)
+    lab.wait(1)
+    lab.control("slurmctld/restart", knows="lost")
+    lab.wait(5)
+    lab.submit(name="again")
+    lab.wait(2)
+    lab.control("slurmctld/restart", knows="older", ago_ms=1000)
+    assert is_unknown(lab, lost)  # its record is open for ever, its job is not back
+    lab.control("slurmctld/restart", knows="older", ago_ms=7500)
+    assert lab.job(lost)["name"] == FENCE
+
+
 @pytest.mark.parametrize(
     ("requeue", "controller", "accounting"),
     [(False, "NODE_FAIL", ["NODE_FAIL"]), (True, "PENDING", ["NODE_FAIL", "PENDING"])],
