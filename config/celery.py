@@ -48,6 +48,7 @@ app.conf.update(
         "accounting.tasks.*": {"queue": "accounting"},
         "tenancy.tasks.*": {"queue": "accounting"},
         "federation.tasks.prune": {"queue": "accounting"},
+        "federation.tasks.simulate": {"queue": "accounting"},
     },
     worker_prefetch_multiplier=1,
     broker_connection_retry_on_startup=True,
@@ -85,6 +86,11 @@ app.conf.update(
                 "options": {"queue": queue, "expires": 30},
             }
             for queue in QUEUES
+        },
+        "simulate": {
+            "task": "federation.tasks.simulate",
+            "schedule": 3.0,
+            "options": {"expires": 10},
         },
         "prune": {"task": "tenancy.tasks.prune", "schedule": 3600.0, "options": {"expires": 600}},
         "prune-jobs": {

@@ -1,4 +1,4 @@
-"""Celery edges of forwarding: each task is a nudge to do what the rows say is due.
+"""Celery edges of forwarding and simulating: each task is a nudge to do what the rows say is due.
 
 Calls to a cluster may hang until their deadline. They are made in threads of their own, and a task
 waits for them a moment only: however many clusters hang, the others are served.
@@ -6,6 +6,7 @@ waits for them a moment only: however many clusters hang, the others are served.
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -22,9 +23,11 @@ from clusters.services.deliver import deliver
 from clusters.services.observe import observe as read_cluster
 from clusters.services.recall import is_held
 from federation.selectors.attempts import fences_to_look_up
+from federation.selectors.simulations import is_simulation_due
 from federation.services.reconcile import reconcile_cluster
-from federation.services.retention import prune_jobs, prune_orders
+from federation.services.retention import prune_jobs, prune_orders, prune_simulations
 from kit.aside import Aside, Spaced
+from kit.child import Child
 
 LONGEST_ROUND = timedelta(seconds=20)
 EXPIRES_S = 10
@@ -35,6 +38,9 @@ _READINGS = Aside(16, PATIENCE_S)
 # Ticks that waited behind a long queue of nudges come all at once; one of them is enough.
 _DELIVERY_TICKS = Spaced(0.5)
 _READING_TICKS = Spaced(0.5)
+# Minutes of arithmetic: in a process of its own that yields to all others, so that neither the
+# worker's interpreter nor its threads are taken from what it is there for.
+_SIMULATING = Child([sys.executable, "manage.py", "run_simulations"], settings.BASE_DIR)
 
 
 def _holder() -> str:
@@ -109,9 +115,20 @@ def observe_all(**_: object) -> None:
 
 @shared_task(acks_late=True, ignore_result=True, time_limit=600, soft_time_limit=500)
 def prune(**_: object) -> None:
-    """Deletes orders and jobs past their retention. Who is stopped goes on next time."""
+    """Deletes orders, jobs and simulations past their retention. Who is stopped goes on next time."""
     if is_held():  # a recovery compares what it finds with what is kept
         return
     now = timezone.now()
     prune_orders(keep_days=settings.ENVIRONMENT.keep_orders_days, now=now)
     prune_jobs(keep_days=settings.ENVIRONMENT.keep_jobs_days, now=now)
+    prune_simulations(now=now)
+
+
+@shared_task(acks_late=True, ignore_result=True, time_limit=60)
+def simulate(**_: object) -> None:
+    """Starts a process for the simulations that are due, unless this worker's own still works.
+
+    Workers do not agree about it: who takes a simulation first, the rows decide.
+    """
+    if _SIMULATING.is_over() and is_simulation_due(timezone.now()):
+        _SIMULATING.start()

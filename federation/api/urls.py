@@ -11,6 +11,7 @@ from federation.api import (
     queue,
     quotas,
     reconciler,
+    simulations,
     tenants,
 )
 
@@ -39,6 +40,17 @@ urlpatterns = [
     path("quotas/borrowing", borrowing.Borrowing.as_view(), name="borrowing"),
     path("quotas/plan", quotas.Plan.as_view(), name="plan_quotas"),
     path("quotas/apply", quotas.Apply.as_view(), name="apply_quotas"),
+    path("simulations", simulations.Simulations.as_view(), name="simulations"),
+    path(
+        "simulations/<uuid:simulation_id>",
+        simulations.OneSimulation.as_view(),
+        name="simulation",
+    ),
+    path(
+        "simulations/<uuid:simulation_id>/cancel",
+        simulations.CancelSimulation.as_view(),
+        name="cancel_simulation",
+    ),
     path("tenants/<path:path>/limits", limits.Limits.as_view(), name="tenant_limits"),
     path("tenants/<path:path>/quotas", tenants.Quotas.as_view(), name="tenant_quotas"),
     path("tenants/<path:path>/move", tenants.Move.as_view(), name="move_tenant"),

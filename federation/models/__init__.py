@@ -1,6 +1,7 @@
-"""What was asked, decided and tried: jobs, attempts, decisions, the arbiter's term."""
+"""What was asked, decided and tried: jobs, attempts, decisions, the arbiter's term; simulations."""
 
 from federation.models.decisions import ArbiterTerm, Decision, Reservation
 from federation.models.jobs import Attempt, Job
+from federation.models.simulations import Simulation
 
-__all__ = ["ArbiterTerm", "Attempt", "Decision", "Job", "Reservation"]
+__all__ = ["ArbiterTerm", "Attempt", "Decision", "Job", "Reservation", "Simulation"]

@@ -30,7 +30,7 @@ from quotas.selectors import quota_policy, quota_rows
 from tenancy.models import Tenant
 
 WAITING = Job.objects.filter(state=JobState.QUEUED, cancel_asked_at=None)
-_ASK = (
+ASK = (
     "options",
     "exclusive",
     "time_limit_ms",
@@ -101,7 +101,7 @@ def take_snapshot(now: datetime) -> Snapshot:
         )
 
 
-def _milliseconds(column: str) -> Func:
+def milliseconds(column: str) -> Func:
     """A moment in whole milliseconds since the epoch; microseconds are exact as a double."""
     template = "round(date_part('epoch', %(expressions)s) * 1000000)::bigint / 1000"
     return Func(F(column), template=template, output_field=BigIntegerField())
@@ -113,15 +113,15 @@ def _some_cluster_lacks(capability: str) -> bool:
 
 def _waiting() -> Iterator[WaitingJob]:
     """The waiting jobs. What many share (ask, tenant, user) is read as text, parsed once a text."""
-    asked = (*_ASK, _SAVED_IN, *([_SIGNALLED] if _some_cluster_lacks(SIGNAL) else []))
+    asked = (*ASK, _SAVED_IN, *([_SIGNALLED] if _some_cluster_lacks(SIGNAL) else []))
     rows = (
         WAITING.order_by("id")
         .annotate(
             ask=Cast(JSONArray(*asked), TextField()),
             tenant_text=Cast("tenant_id", TextField()),
             user_text=Cast("user_id", TextField()),
-            queued_ms=_milliseconds("queued_at"),
-            not_before_ms=_milliseconds("not_before"),
+            queued_ms=milliseconds("queued_at"),
+            not_before_ms=milliseconds("not_before"),
             told=MD5(Cast("reasons", TextField())),
         )
         .values_list(*_JOB)
@@ -148,7 +148,7 @@ def _waiting() -> Iterator[WaitingJob]:
 
 
 def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001
-    """The ask of a job's columns, in the order of `_ASK`, where it saved, and perhaps its signal."""
+    """The ask of a job's columns, in the order of `ASK`, where it saved, and perhaps its signal."""
     required, preferred, prefer, stores, only, avoid, avoid_nodes, saved_in, *signal = rest
     return Ask(
         options=tuple(_option(option, exclusive) for option in options),
@@ -185,7 +185,7 @@ def asked_of(job: Job) -> tuple[Any, ...]:
     """The columns of a job that make its ask, where it saved, and its signal, for `read_ask`."""
     checkpoint = job.spec.get("checkpoint") or {}
     saved_in = checkpoint.get("store") if job.saved_step is not None else None
-    return (*(getattr(job, name) for name in _ASK), saved_in, checkpoint.get("signal"))
+    return (*(getattr(job, name) for name in ASK), saved_in, checkpoint.get("signal"))
 
 
 def waiting_job(job: Job) -> WaitingJob:

@@ -1,4 +1,4 @@
-"""Orders and jobs that are over are deleted when they are old enough. The ledger never is.
+"""Orders, jobs and simulations that are over go when they are old enough. The ledger never does.
 
 Tables are walked in slabs by id, oldest first, each slab a transaction: what is young is not read,
 and who is killed in the middle goes on with the next call. What is open, still shown by a cluster
@@ -17,11 +17,12 @@ from accounting.selectors.ledger import unsettled_jobs
 from clusters.models import Command
 from clusters.selectors.traffic import OPEN
 from federation.core.lifecycle import FINAL
-from federation.models import Attempt, Job
+from federation.models import Attempt, Job, Simulation
 from kit.intervals import DAY_MS
 
 logger = logging.getLogger(__name__)
 SLAB = 1_000
+SIMULATIONS_KEPT_DAYS = 90
 _SHOWN = "SELECT DISTINCT jsonb_path_query(gangs, '$[*].fence') #>> '{}' FROM clusters_observation"
 
 
@@ -59,6 +60,13 @@ def prune_jobs(*, keep_days: int, now: datetime) -> int:
         _drop_jobs(ids, cutoff, shown) for ids in _slabs(Job.objects.all(), "submitted_at", cutoff)
     )
     return _said(count, "jobs", keep_days)
+
+
+def prune_simulations(*, now: datetime) -> int:
+    """Deletes simulations that ended SIMULATIONS_KEPT_DAYS ago; their number."""
+    cutoff = now - timedelta(milliseconds=SIMULATIONS_KEPT_DAYS * DAY_MS)
+    count, _ = Simulation.objects.filter(ended_at__lt=cutoff).delete()
+    return _said(count, "simulations", SIMULATIONS_KEPT_DAYS)
 
 
 @transaction.atomic

@@ -48,6 +48,7 @@ def path_of(route: str, job: object = UNKNOWN_ID, tenant: str = TEAM) -> str:
         ("<uuid:token_id>", UNKNOWN_ID),
         ("<uuid:case_id>", UNKNOWN_ID),
         ("<uuid:request_id>", UNKNOWN_ID),
+        ("<uuid:simulation_id>", UNKNOWN_ID),
         ("<int:entry_id>", "999999999"),
         ("<slug:action>", "cancel"),
         ("<slug:name>", "aurora"),

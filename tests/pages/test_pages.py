@@ -33,6 +33,7 @@ def address(route: URLPattern, job: Job) -> str:
         "job_id": job.uuid,
         "case_id": job.uuid,
         "request_id": job.uuid,
+        "simulation_id": job.uuid,
         "entry_id": 7,
         "action": "cancel",
     }

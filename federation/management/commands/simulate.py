@@ -27,8 +27,9 @@ from federation.core.replay.staging import (
     tenant_paths,
     workload,
 )
+from federation.core.replay.told import as_json
 from federation.core.replay.trace import Trace, read_trace
-from federation.management.outcome import as_json, as_table
+from federation.management.outcome import as_table
 from quotas.core.cohort import GUARANTEED, SPOT
 from quotas.core.table import TableRow
 from quotas.services.files import read_file
