@@ -185,7 +185,7 @@ def plan_document(
         "warnings": warnings,
         "started": [job(key, name) for key, name in effect.started.items()],
         "promoted": [job(key, "guaranteed") for key in effect.promoted],
-        "claimed": [job(key, "guaranteed") for key in effect.claimed],
+        "claimed": [job(key, name) for key, name in effect.claimed.items()],
         "reclaimed": [job(key, "") for key in effect.reclaimed],
         "held_back": [job(key, "") for key in effect.held_back],
     }

@@ -3,7 +3,15 @@
 from dataclasses import replace
 from operator import attrgetter
 
-from federation.core import arbitration, explain, ordering, promotion, reclaim, reservations
+from federation.core import (
+    arbitration,
+    explain,
+    ordering,
+    preemption,
+    promotion,
+    reclaim,
+    reservations,
+)
 from federation.core.draft import Draft
 from federation.core.plan import Plan
 from federation.core.snapshot import ClusterView, Snapshot
@@ -19,10 +27,12 @@ def decide(snapshot: Snapshot) -> Plan:
     draft = Draft.of(snapshot)
     lines = ordering.by_tenant(snapshot.jobs, snapshot.policy, snapshot.now_ms)
     draft = explain.set_aside(snapshot, draft, lines)
-    draft = reservations.extend(snapshot, draft)
+    draft = reservations.owners(snapshot, draft)
     draft = arbitration.owners(snapshot, draft)
     draft = reclaim.extend(snapshot, draft)
+    draft = reservations.borrowers(snapshot, draft)
     draft = arbitration.borrowers(snapshot, draft)
+    draft = preemption.extend(snapshot, draft)
     draft = promotion.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)
     draft = _rank(draft)

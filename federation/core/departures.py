@@ -1,13 +1,15 @@
-"""What comes free on the nodes of clusters when gangs leave: those that go anyway, and victims."""
+"""What comes free when gangs leave, those that go anyway and victims: room on nodes, and quota."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from clusters.core.resources import GangShape, NodeShape, left_of
 from clusters.core.topology import NodeRoom, Room
-from federation.core.draft import Draft
-from federation.core.snapshot import Holding, Site, Snapshot
+from federation.core.draft import Draft, idle_gpus, use_of
+from federation.core.plan import Binding
+from federation.core.snapshot import ClusterState, Holding, Reservation, Site, Snapshot
+from quotas.core.cohort import SPOT, Headroom, Use
 
 
 class Departures:
@@ -58,12 +60,17 @@ class Departures:
             return self._draft.room(site)  # nobody leaves: it stays as it is
         return self._draft.room(site).with_free({**self._without_leavers(site), **left})
 
+    def promise(self, binding: Binding) -> None:
+        """Take what the binding will hold, as `begin` would find it in the draft."""
+        for name in binding.nodes:
+            self._promised[binding.cluster][name].append(binding.shape)
+
     def hold(self, site: Site, names: Iterable[str], shape: GangShape) -> bool:
-        """Whether each of the nodes has room for a member when those who leave anyway are gone."""
-        nodes, on = self._nodes_of(site), self._on[site.cluster.id]
+        """Whether each of the nodes has room for a member when those who leave are gone."""
+        nodes = self._nodes_of(site)
         need = shape.per_node
         for node in map(nodes.__getitem__, names):
-            left = left_of(node.total, node.foreign, [held.shape for held in on[node.name]])
+            left = self._left(site, node, self._draft.victims)
             if shape.exclusive and left != node.total:
                 return False
             if left.gpus < need.gpus or left.cpus < need.cpus or left.memory_mib < need.memory_mib:
@@ -94,3 +101,93 @@ class Departures:
         if nodes is None:
             nodes = self._nodes[key] = {node.name: node for node in site.flavor.nodes}
         return nodes
+
+
+class QuotaToCome:
+    """Quota as it is when all that was promised runs, and those who leave are gone.
+
+    Spot is bounded by what owners keep of the GPUs that will be idle then, so these are counted for
+    it; guaranteed is not.
+    """
+
+    def __init__(self, snapshot: Snapshot, draft: Draft, service_class: str) -> None:
+        self._cohort = draft.quota_to_come()
+        self._class = service_class
+        self._sizes: dict[tuple[UUID, str], int] = {}
+        if service_class == SPOT:
+            self._cohort.know_idle(self._idle(snapshot, draft))
+
+    def take(self, binding: Binding) -> None:
+        """Count what was promised since."""
+        freed = self._gpus_on(binding.cluster, binding.nodes, binding.shape)
+        self._cohort.take(use_of(binding), idle=freed)
+
+    def give_back(self, held: Holding) -> None:
+        """Count a gang no longer that was told to go since."""
+        freed = self._gpus_on(held.cluster, held.nodes, held.shape)
+        self._cohort.take(_negative(held.use), idle=-freed)
+
+    def headroom(
+        self, tenant: UUID, flavor: str, cluster: UUID, gone: Iterable[Holding] = ()
+    ) -> Headroom:
+        """How much more the tenant may take there in the class when these are gone, too."""
+        freed = self._freed(gone)
+        for use, gpus in freed:
+            self._cohort.take(_negative(use), idle=-gpus)
+        headroom = self._cohort.headroom(tenant, flavor, cluster, self._class)
+        for use, gpus in freed:
+            self._cohort.take(use, idle=gpus)
+        return headroom
+
+    def _freed(self, gone: Iterable[Holding]) -> list[tuple[Use, int]]:
+        """What the gangs of the class count, in few rows, and the GPUs that come free."""
+        used: Counter[tuple[UUID, str, UUID]] = Counter()
+        idle: Counter[tuple[UUID, str, UUID]] = Counter()
+        for held in gone:
+            if held.service_class == self._class:
+                place = (held.tenant, held.flavor, held.cluster)
+                used[place] += held.gpus
+                idle[place] += self._gpus_on(held.cluster, held.nodes, held.shape)
+        return [(Use(*place, self._class, gpus), idle[place]) for place, gpus in used.items()]
+
+    def _idle(self, snapshot: Snapshot, draft: Draft) -> Mapping[tuple[str, UUID], int]:
+        """Free GPUs to come by flavor and cluster, where something new may start."""
+        self._sizes = {
+            (cluster.id, node.name): node.total.gpus - node.foreign.gpus
+            for cluster in snapshot.clusters
+            if cluster.state is ClusterState.OPEN
+            for flavor in cluster.flavors
+            if flavor.queue_is_open
+            for node in flavor.nodes
+            if node.usable
+        }
+        idle = Counter(idle_gpus(snapshot.clusters))
+        for held in snapshot.holdings:
+            if held.goes:
+                freed = self._gpus_on(held.cluster, held.nodes, held.shape)
+                idle[held.flavor, held.cluster] += freed
+        for binding in draft.promised:
+            taken = self._gpus_on(binding.cluster, binding.nodes, binding.shape)
+            idle[binding.flavor, binding.cluster] -= taken
+        return idle
+
+    def _gpus_on(self, cluster: UUID, nodes: Iterable[str], shape: GangShape) -> int:
+        """The gang's GPUs on nodes where something new may start; none for guaranteed."""
+        sizes = [self._sizes[cluster, name] for name in nodes if (cluster, name) in self._sizes]
+        return sum(sizes) if shape.exclusive else len(sizes) * shape.per_node.gpus
+
+
+def _negative(use: Use) -> Use:
+    return Use(use.tenant, use.flavor, use.cluster, use.service_class, -use.gpus)
+
+
+def heir(cluster: UUID, nodes: Iterable[str], kept: Iterable[Reservation]) -> int | None:
+    """The job for which one of the nodes is kept, None = there is none.
+
+    A gang that was told to go for another job goes for that one: `kept` come in their order.
+    """
+    names = set(nodes)
+    return next(
+        (one.job for one in kept if one.cluster == cluster and not names.isdisjoint(one.nodes)),
+        None,
+    )

@@ -3,34 +3,38 @@
 A job inside its tenant's guarantee that finds no room may have whole spot gangs evicted, of anybody,
 and gangs of its own tenant that it outranks (by the priority they were given: waiting does not
 count, so that no two evict each other in turn; nor does it evict one as spot that would outrank it
-inside the guarantee). Victims are chosen by the least lost work, and are minimal by inclusion.
-Nobody is evicted unless all of the job fits then: its nodes are kept for it.
+inside the guarantee). What would run as spot evicts less: see `federation.core.preemption`.
+
+Victims are chosen by the least lost work, and are minimal by inclusion. Nobody is evicted unless
+all of the job fits then: its nodes are kept for it.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from uuid import UUID
 
 from clusters.core.resources import GangShape
 from clusters.core.topology import Block, Room
-from federation.core.departures import Departures
-from federation.core.draft import Asker, Book, Draft, Place, use_of
+from federation.core.departures import Departures, QuotaToCome
+from federation.core.draft import Asker, Book, Draft, Place
 from federation.core.ordering import in_turn, owned
 from federation.core.placement import preferred
 from federation.core.plan import Claim, binding_of
 from federation.core.snapshot import Holding, Site, Snapshot, WaitingJob
-from quotas.core.cohort import GUARANTEED, SPOT, Headroom, Use
+from quotas.core.cohort import GUARANTEED, SPOT, Headroom
 from quotas.core.policy import Policy
 
 Victims = Sequence[Holding]
+_Rank = tuple[int, str]
 
 
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     """Claim nodes for jobs that are owed their GPUs and found none free, owners in turn."""
     if not snapshot.holdings:
         return draft
-    reclaim, claimed = _Reclaim(snapshot, draft), -1
+    reclaim, claimed = Reclaim(snapshot, draft, GUARANTEED), -1
     while len(draft.claims) > claimed:  # what victims leave over may be enough for one before
         claimed = len(draft.claims)
         in_turn(draft, GUARANTEED, owned(snapshot, draft), reclaim.claim)
@@ -53,7 +57,7 @@ def is_spared(held: Holding, policy: Policy, now_ms: int) -> bool:
 class _Reach:
     """What jobs of one tenant and priority could have at a site; victims in their order.
 
-    `now` and `then` are the tenant's guaranteed headroom as it is (without those who leave anyway)
+    `now` and `then` are the tenant's headroom in the class as it is (without those who leave anyway)
     and when those whom they outrank are gone.
     """
 
@@ -78,22 +82,39 @@ class _Way:
         return self.lost, len(self.victims), self.site.cluster.name
 
 
-class _Reclaim:
-    """One cycle's claims. What is remembered of jobs and sites holds until the next claim."""
+class Reclaim:
+    """One cycle's claims of jobs that would run in a class.
 
-    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
+    What is remembered of jobs and sites holds until the next claim.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        draft: Draft,
+        service_class: str,
+        owed: Mapping[UUID, int] = MappingProxyType({}),
+    ) -> None:
+        """`owed`: by tenant the lowest priority of jobs that its gangs as spot keep nodes from."""
         self._now_ms = snapshot.now_ms
         self._policy = snapshot.policy
+        self._class = service_class
         self._draft = draft
-        self._quota = draft.quota_to_come()
+        self._quota = QuotaToCome(snapshot, draft, service_class)
         self._departures = Departures(snapshot, draft)
+        self._leavers = [held for held in snapshot.holdings if held.goes and held.grace_ms]
+        kept = snapshot.reservations  # for spot: its job waits for that, and for nothing else
+        self._kept = {one.job for one in kept if one.service_class == SPOT}
         self._order = [held for held in snapshot.holdings if held.is_evictable]
+        if service_class == SPOT:
+            self._order = [held for held in self._order if not _shields(held, owed)]
         self._order.sort(key=lambda held: (*self._place(held), held.attempt))
         self._own: dict[UUID, list[Holding]] = {}
         self._spot: dict[tuple[str, str], Victims] = {}
-        self._reaches: dict[tuple[Book, int, str, str], _Reach] = {}
-        self._rooms: dict[tuple[Book | None, int, str, str], Room] = {}
-        self._hopeless: set[tuple[Place, Book, int]] = set()
+        self._reaches: dict[tuple[Book, _Rank, str, str], _Reach] = {}
+        self._rooms: dict[tuple[Book | None, _Rank | None, str, str], Room] = {}
+        self._most: dict[tuple[str, str], Room] = {}
+        self._hopeless: set[tuple[Place, Book, _Rank]] = set()
         self._begin()
 
     def _begin(self) -> None:
@@ -101,10 +122,10 @@ class _Reclaim:
         self._order = [held for held in self._order if held.attempt not in self._draft.victims]
         self._own = defaultdict(list)
         for held in self._order:
-            if held.service_class == GUARANTEED and not self._is_safe(held):
+            if held.service_class == self._class and not self._is_safe(held):
                 self._own[held.tenant].append(held)
         self._departures.begin()
-        for known in (self._spot, self._reaches, self._rooms, self._hopeless):
+        for known in (self._spot, self._reaches, self._rooms, self._most, self._hopeless):
             known.clear()
 
     def claim(self, job: WaitingJob) -> Site | None:
@@ -113,15 +134,15 @@ class _Reclaim:
         Not when it lost kept nodes just now: those who were to leave them stay, and are seen so next.
         """
         asker = self._draft.asker(job)
-        key = (asker.place, asker.book, job.priority)
-        if job.id in self._draft.released or key in self._hopeless:
+        key = (asker.place, asker.book, self._rank(job))
+        if job.id in self._draft.released or job.id in self._kept or key in self._hopeless:
             return None
         if not self._may_fit(job, asker):
             self._hopeless.add(key)
             return None
         allowed = self._allowed(job, asker)
         startable = self._draft.within_limits(job, allowed)
-        for equal in preferred(asker.book, job, GUARANTEED, startable):
+        for equal in preferred(asker.book, job, self._class, startable):
             ways = [way for site in equal if (way := self._way(job, site)) is not None]
             if ways:
                 best = min(ways, key=lambda way: way.place)
@@ -133,22 +154,33 @@ class _Reclaim:
 
     def _make(self, job: WaitingJob, way: _Way) -> None:
         draft = self._draft
-        started = [held for held in way.victims if held.started_ms is not None]
-        grace_ms = max((held.grace_ms or 0 for held in started), default=0)
-        binding = binding_of(job, way.site, GUARANTEED, way.block)
-        claim = Claim(binding, tuple(way.victims), self._now_ms + grace_ms + self._policy.claim_ms)
+        binding = binding_of(job, way.site, self._class, way.block)
+        claim = Claim(binding, tuple(way.victims), self._deadline_ms(way))
         draft.claims.append(claim)
         draft.victims.update(held.attempt for held in way.victims)
         draft.keep(way.site, binding, claim.deadline_ms)
         for held in way.victims:
-            self._quota.give_back(held.use)
-        self._quota.take(use_of(binding))
+            self._quota.give_back(held)
+        self._quota.take(binding)
         self._begin()
+
+    def _deadline_ms(self, way: _Way) -> int:
+        """When it has to have started: some time after the last grace of those who go is over."""
+        nodes, cluster = set(way.block.nodes), way.site.cluster.id
+        gone = [held for held in way.victims if held.started_ms is not None]
+        gone += [
+            held
+            for held in self._leavers
+            if held.cluster == cluster and not nodes.isdisjoint(held.nodes)
+        ]
+        grace_ms = max((held.grace_ms or 0 for held in gone), default=0)
+        return self._now_ms + grace_ms + self._policy.claim_ms
 
     def _may_fit(self, job: WaitingJob, asker: Asker) -> bool:
         """Whether it has room somewhere when all are gone who may be evicted by anybody."""
         return any(
-            not code and self._fits(job, site, self._most(site)) for site, code in asker.place.sites
+            not code and self._fits(job, site, self._emptied(site))
+            for site, code in asker.place.sites
         )
 
     def _allowed(self, job: WaitingJob, asker: Asker) -> list[Site]:
@@ -158,7 +190,7 @@ class _Reclaim:
             for site, code in asker.place.sites
             if not code
             and self._reach(job, site).then.holds(site.option.shape.gpus)
-            and asker.book.price(site, GUARANTEED) is not None
+            and asker.book.price(site, self._class) is not None
         ]
         return [site for site in allowed if not job.ask.shuns(site.cluster.name)] or allowed
 
@@ -174,6 +206,8 @@ class _Reclaim:
             block = self._block(job, site, victims)
             victims = [held for held in victims if not set(block.nodes).isdisjoint(held.nodes)]
         victims = self._needed(job, site, victims)
+        if not victims and self._class == SPOT:
+            return None  # what leaves anyway is whose turn it is then
         lost = sum(held.lost_work(self._now_ms) for held in victims)
         return _Way(lost, site, victims, self._block(job, site, victims))
 
@@ -197,7 +231,7 @@ class _Reclaim:
         return victims
 
     def _suffices(self, job: WaitingJob, site: Site, victims: Victims) -> bool:
-        """Whether the job is owed its GPUs and finds room when the victims are gone."""
+        """Whether the job may have its GPUs and finds room when the victims are gone."""
         if not self._headroom(job.tenant, site, victims).holds(site.option.shape.gpus):
             return False
         return self._fits(job, site, self._departures.room(site, victims))
@@ -217,13 +251,13 @@ class _Reclaim:
     def _reach(self, job: WaitingJob, site: Site) -> _Reach:
         """What the job could have at the site."""
         book = self._draft.asker(job).book
-        key = (book, job.priority, site.cluster.name, site.flavor.name)
+        key = (book, self._rank(job), site.cluster.name, site.flavor.name)
         reach = self._reaches.get(key)
         if reach is None:
             own = [
                 held
                 for held in self._own.get(job.tenant, ())
-                if held.priority < job.priority
+                if self._outranks(job, held)
                 and (held.flavor == site.flavor.name or held.cluster == site.cluster.id)
             ]
             now = self._headroom(job.tenant, site, ())
@@ -232,27 +266,41 @@ class _Reclaim:
             reach = self._reaches[key] = _Reach(spot, own, now, then)
         return reach
 
+    def _outranks(self, job: WaitingJob, held: Holding) -> bool:
+        """Whether a gang of its tenant that runs in the class may be evicted for the job."""
+        is_below = held.priority < job.priority
+        return is_below and (
+            self._class == GUARANTEED or job.wanted_class in ("auto", held.wanted_class)
+        )
+
+    def _rank(self, job: WaitingJob) -> _Rank:
+        """What decides which gangs of its tenant it outranks."""
+        return job.priority, job.wanted_class if self._class == SPOT else ""
+
     def _room(self, job: WaitingJob, site: Site, reach: _Reach) -> Room:
         """The site when all are gone whom the job may evict there."""
         everybody = not reach.outranked and len(reach.spot) == len(self._spot_at(site))
         book = None if everybody else self._draft.asker(job).book  # most share one room
-        key = (book, 0 if everybody else job.priority, site.cluster.name, site.flavor.name)
+        rank = None if everybody else self._rank(job)
+        key = (book, rank, site.cluster.name, site.flavor.name)
         room = self._rooms.get(key)
         if room is None:
             victims = [*reach.spot, *reach.outranked]
             room = self._rooms[key] = self._departures.room(site, victims)
         return room
 
-    def _most(self, site: Site) -> Room:
+    def _emptied(self, site: Site) -> Room:
         """The site when all are gone who may be evicted by anybody."""
-        key = (None, 1, site.cluster.name, site.flavor.name)
-        room = self._rooms.get(key)
+        key = (site.cluster.name, site.flavor.name)
+        room = self._most.get(key)
         if room is None:
-            room = self._rooms[key] = self._departures.room(site, self._order)
+            room = self._most[key] = self._departures.room(site, self._order)
         return room
 
     def _spot_at(self, site: Site) -> Victims:
-        """The spot gangs there that may be evicted."""
+        """The spot gangs there that an owner may evict, whosever they are."""
+        if self._class == SPOT:
+            return ()
         key = (site.cluster.name, site.flavor.name)
         spot = self._spot.get(key)
         if spot is None:
@@ -262,14 +310,8 @@ class _Reclaim:
         return spot
 
     def _headroom(self, tenant: UUID, site: Site, victims: Victims) -> Headroom:
-        """The tenant's guaranteed headroom at the site when the victims are gone."""
-        quota, gone = self._quota, _guaranteed(victims)
-        for use in gone:
-            quota.give_back(use)
-        headroom = quota.headroom(tenant, site.flavor.name, site.cluster.id, GUARANTEED)
-        for use in gone:
-            quota.take(use)
-        return headroom
+        """The tenant's headroom at the site when the victims are gone."""
+        return self._quota.headroom(tenant, site.flavor.name, site.cluster.id, victims)
 
     def _place(self, held: Holding) -> tuple[bool, int, int, int]:
         return place_of(held, self._policy, self._now_ms)
@@ -281,13 +323,9 @@ class _Reclaim:
         return is_new or is_spared(held, self._policy, self._now_ms)
 
 
-def _guaranteed(victims: Victims) -> list[Use]:
-    """What the guaranteed gangs among the victims count in quotas, in few rows."""
-    gpus: Counter[tuple[UUID, str, UUID]] = Counter()
-    for held in victims:
-        if held.service_class == GUARANTEED:
-            gpus[held.tenant, held.flavor, held.cluster] += held.gpus
-    return [Use(*place, GUARANTEED, count) for place, count in gpus.items()]
+def _shields(held: Holding, owed: Mapping[UUID, int]) -> bool:
+    """Whether a spot gang outranks, inside the guarantee, one that waits for its nodes."""
+    return held.wanted_class == "auto" and held.priority > owed.get(held.tenant, held.priority)
 
 
 def _is_ahead(held: Holding, job: WaitingJob) -> bool:

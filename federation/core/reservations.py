@@ -2,45 +2,46 @@
 
 A reservation stands until its job is bound or waits no more, its deadline passes, its site takes the
 job no longer, its nodes do not come free (one is gone, somebody stays after all, foreign load came,
-the member reserved it), or its tenant's quota, limits or prices have not room for it any more.
+the member reserved it), or its tenant's quota, limits or prices have not room for it any more. One
+for a job that will run as spot yields to owners, so that these never wait for it.
 """
 
 from clusters.core.domains import shared_tier
 from clusters.core.topology import Block
-from federation.core.departures import Departures
-from federation.core.draft import Draft, use_of
+from federation.core.departures import Departures, QuotaToCome
+from federation.core.draft import Draft
 from federation.core.plan import binding_of
 from federation.core.snapshot import Reservation, Site, Snapshot, WaitingJob
-from quotas.core.cohort import Cohort
+from quotas.core.cohort import GUARANTEED, SPOT
 
 
-def extend(snapshot: Snapshot, draft: Draft) -> Draft:
+def owners(snapshot: Snapshot, draft: Draft) -> Draft:
+    """Bind the guaranteed jobs whose kept nodes are free, keep the others' nodes."""
+    return _extend(snapshot, draft, GUARANTEED)
+
+
+def borrowers(snapshot: Snapshot, draft: Draft) -> Draft:
+    """The same for spot, where owners took nothing of it."""
+    return _extend(snapshot, draft, SPOT)
+
+
+def _extend(snapshot: Snapshot, draft: Draft, service_class: str) -> Draft:
     """Bind the jobs whose kept nodes are free, keep the others' nodes, release what is over."""
-    if not snapshot.reservations:
+    found = [kept for kept in snapshot.reservations if kept.service_class == service_class]
+    if not found:
         return draft
-    waiting = {job.id: job for jobs in draft.ready.values() for job in jobs}
-    departures, quota = Departures(snapshot, draft), draft.quota_to_come()
-    for kept in sorted(snapshot.reservations, key=lambda one: (one.claimed_ms, one.job)):
+    waiting = {
+        job.id: job for jobs in draft.ready.values() for job in jobs if not draft.is_served(job)
+    }
+    desk = _Desk(snapshot, draft, service_class)
+    for kept in sorted(found, key=lambda one: (one.claimed_ms, one.job)):
         job = waiting.get(kept.job)
         site = None if job is None else _site(snapshot, draft, job, kept)
-        if job is None or site is None or not _stands(draft, departures, quota, job, site, kept):
+        if job is None or site is None or not desk.stands(job, site, kept):
             draft.released.append(kept.job)
-            continue
-        _hold(draft, quota, job, site, kept)
+        else:
+            desk.hold(job, site, kept)
     return draft
-
-
-def _hold(draft: Draft, quota: Cohort, job: WaitingJob, site: Site, kept: Reservation) -> None:
-    """Bind the job to its nodes if it can start there now, else keep them."""
-    paths = {node.name: node.path for node in site.flavor.nodes}
-    tier = shared_tier([paths[name] for name in kept.nodes])
-    binding = binding_of(job, site, kept.service_class, Block(kept.nodes, tier, 0))
-    quota.take(use_of(binding))
-    is_free = draft.room(site).holds(kept.nodes, kept.shape)
-    if is_free and draft.book(job.tenant).allows(site, kept.service_class):
-        draft.bind_to(site, binding)
-    else:
-        draft.keep(site, binding, kept.deadline_ms)
 
 
 def _site(snapshot: Snapshot, draft: Draft, job: WaitingJob, kept: Reservation) -> Site | None:
@@ -53,23 +54,38 @@ def _site(snapshot: Snapshot, draft: Draft, job: WaitingJob, kept: Reservation) 
     return None
 
 
-def _stands(
-    draft: Draft,
-    departures: Departures,
-    quota: Cohort,
-    job: WaitingJob,
-    site: Site,
-    kept: Reservation,
-) -> bool:
-    """Whether nodes, quota, limits and prices let it start when those who leave are gone."""
-    usable = {node.name for node in site.flavor.nodes if node.usable}
-    reserved = site.cluster.promised(job.ask, draft.snapshot.now_ms)
-    headroom = quota.headroom(job.tenant, kept.flavor, kept.cluster, kept.service_class)
-    return (
-        usable.issuperset(kept.nodes)
-        and reserved.isdisjoint(kept.nodes)
-        and departures.hold(site, kept.nodes, kept.shape)
-        and headroom.holds(kept.shape.gpus)
-        and draft.limit_hit(job, site) is None
-        and draft.book(job.tenant).price(site, kept.service_class) is not None
-    )
+class _Desk:
+    """One class's reservations in a cycle, looked at one after the other."""
+
+    def __init__(self, snapshot: Snapshot, draft: Draft, service_class: str) -> None:
+        self._draft = draft
+        self._departures = Departures(snapshot, draft)
+        self._quota = QuotaToCome(snapshot, draft, service_class)
+
+    def stands(self, job: WaitingJob, site: Site, kept: Reservation) -> bool:
+        """Whether nodes, quota, limits and prices let it start when those who leave are gone."""
+        draft = self._draft
+        usable = {node.name for node in site.flavor.nodes if node.usable}
+        reserved = site.cluster.promised(job.ask, draft.snapshot.now_ms)
+        headroom = self._quota.headroom(job.tenant, kept.flavor, kept.cluster)
+        return (
+            usable.issuperset(kept.nodes)
+            and reserved.isdisjoint(kept.nodes)
+            and self._departures.hold(site, kept.nodes, kept.shape)
+            and headroom.holds(kept.shape.gpus)
+            and draft.limit_hit(job, site) is None
+            and draft.book(job.tenant).price(site, kept.service_class) is not None
+        )
+
+    def hold(self, job: WaitingJob, site: Site, kept: Reservation) -> None:
+        """Bind the job to its nodes if it can start there now, else keep them."""
+        paths = {node.name: node.path for node in site.flavor.nodes}
+        tier = shared_tier([paths[name] for name in kept.nodes])
+        binding = binding_of(job, site, kept.service_class, Block(kept.nodes, tier, 0))
+        self._quota.take(binding)
+        self._departures.promise(binding)
+        is_free = self._draft.room(site).holds(kept.nodes, kept.shape)
+        if is_free and self._draft.book(job.tenant).allows(site, kept.service_class):
+            self._draft.bind_to(site, binding)
+        else:
+            self._draft.keep(site, binding, kept.deadline_ms)

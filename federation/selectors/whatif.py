@@ -19,13 +19,13 @@ from quotas.selectors import grants_from
 class Effect:
     """What a next cycle would do with other quotas, and would not do without (job ids of rows).
 
-    `started` are by class. `claimed` would have spot gangs go, and start on their nodes;
+    `started` and `claimed` are by class. `claimed` would have gangs go, and start on their nodes;
     `reclaimed` are these gangs. `held_back` would start as things are, and then not.
     """
 
     started: Mapping[int, str]
     promoted: Sequence[int]
-    claimed: Sequence[int]
+    claimed: Mapping[int, str]
     reclaimed: Sequence[int]
     held_back: Sequence[int]
     jobs: Mapping[int, Mapping[str, Any]]
@@ -42,9 +42,12 @@ def effect_of(rows: tuple[QuotaRow, ...], now: datetime) -> Effect:
     promoted = _only_after(
         [one.job for one in before.promotions], [one.job for one in after.promotions]
     )
-    claimed = _only_after(
-        [one.binding.job for one in before.claims], [one.binding.job for one in after.claims]
-    )
+    known = {one.binding.job for one in before.claims}
+    claimed = {
+        one.binding.job: one.binding.service_class
+        for one in after.claims
+        if one.binding.job not in known
+    }
     reclaimed = _only_after(_victims(before), _victims(after))
     named = {*started, *held_back, *promoted, *claimed, *reclaimed}
     jobs = {

@@ -123,10 +123,11 @@ def _promote(plan: Plan, *, epoch: int, now: datetime) -> int:
 
 @transaction.atomic
 def _claim(plan: Plan, *, epoch: int, now: datetime) -> tuple[Claim, ...]:
-    """Gives back what was kept and is not any more; writes the claims that still hold; they."""
+    """Writes the claims that still hold, gives back what is not kept any more; the claims."""
     _require_epoch(epoch)
+    claims = claim(plan=plan, now=now)
     release(jobs=plan.released, now=now)
-    return claim(plan=plan, now=now)
+    return claims
 
 
 @transaction.atomic

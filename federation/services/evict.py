@@ -13,18 +13,20 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
 
 from clusters.models import Cluster
+from federation.core.departures import heir
 from federation.core.lifecycle import JobState
 from federation.core.plan import Claim, Plan
 from federation.core.reconciliation import EVICTED, Cause
 from federation.core.snapshot import Holding
 from federation.models import Attempt, Job, Reservation
 from federation.selectors.fleet import OPEN_ATTEMPTS
+from federation.selectors.holdings import reservations
 from federation.services.checkpoint import ask_checkpoint
 from federation.services.revisions import lock_quotas, quotas_as_seen
 from federation.services.stopping import stop_attempt
 from kit.bulk import update_rows
 from kit.intervals import from_ms, to_ms
-from quotas.core.cohort import SPOT
+from quotas.core.cohort import GUARANTEED, SPOT
 from tenancy.models import Tenant
 from tenancy.services.records import Change, ring, write_events
 
@@ -62,11 +64,23 @@ def claim(*, plan: Plan, now: datetime) -> tuple[Claim, ...]:
 
 
 def release(*, jobs: Collection[int], now: datetime) -> None:
-    """Keeps nodes for these jobs no longer; who was to go for them and still runs, stays."""
+    """Keeps nodes for these jobs no longer; who was to go for them and still runs, stays.
+
+    Unless its nodes are kept for another job by now: it goes for that one then.
+    """
     Reservation.objects.filter(job__in=jobs).delete()
-    spared = list(_TOLD.filter(evict_for__in=jobs).select_related("job", "cluster"))
-    if not spared:
+    told = list(_TOLD.filter(evict_for__in=jobs).select_related("job", "cluster"))
+    if not told:
         return
+    kept = sorted(reservations(), key=lambda one: (one.claimed_ms, one.job))
+    heirs = [heir(one.cluster_id, one.nodes_seen or one.nodes, kept) for one in told]
+    inherited = [
+        {"id": attempt.id, "evict_for": job}
+        for attempt, job in zip(told, heirs, strict=True)
+        if job is not None
+    ]
+    update_rows(Attempt, inherited, ("evict_for",))
+    spared = [attempt for attempt, job in zip(told, heirs, strict=True) if job is None]
     changes = [_change(attempt, "job.spared", attempt.evict_cause, {}) for attempt in spared]
     Attempt.objects.filter(id__in=[attempt.id for attempt in spared]).update(
         evict_for=None, evict_cause="", evict_asked_at=None, evict_by=None
@@ -126,8 +140,10 @@ def _as_seen(plan: Plan) -> Callable[[Claim], bool]:
     return holds
 
 
-def _cause(held: Holding) -> Cause:
-    return Cause.RECLAIMED if held.service_class == SPOT else Cause.OUTRANKED
+def _cause(held: Holding, claim: Claim) -> Cause:
+    """An owner takes back what runs as spot; all else is outranked within its tenant."""
+    is_owner = claim.binding.service_class == GUARANTEED
+    return Cause.RECLAIMED if is_owner and held.service_class == SPOT else Cause.OUTRANKED
 
 
 def _grace_ms(held: Holding) -> int | None:
@@ -141,7 +157,7 @@ def _tell_victims(told: Sequence[tuple[Holding, Claim]], now: datetime) -> None:
         {
             "id": held.attempt,
             "evict_for": one.binding.job,
-            "evict_cause": _cause(held),
+            "evict_cause": _cause(held, one),
             "evict_asked_at": now,
             "evict_by": now + timedelta(milliseconds=_grace_ms(held) or 0),
         }
@@ -151,8 +167,8 @@ def _tell_victims(told: Sequence[tuple[Holding, Claim]], now: datetime) -> None:
     for cause in sorted(EVICTED):
         can_save = [
             held.attempt
-            for held, _ in told
-            if _cause(held) is cause and _grace_ms(held) is not None
+            for held, one in told
+            if _cause(held, one) is cause and _grace_ms(held) is not None
         ]
         if can_save:
             ask_checkpoint(attempts=can_save, cause=cause, now=now)
@@ -183,7 +199,7 @@ def _write_claims(claims: Sequence[Claim], plan: Plan, now: datetime) -> None:
         for held in one.victims:
             subject, tenant = known[held.job]
             data = {"cluster": names[held.cluster], "grace_s": (_grace_ms(held) or 0) // 1000}
-            changes.append(Change("job.evicting", subject, tenant, _cause(held).value, data))
+            changes.append(Change("job.evicting", subject, tenant, _cause(held, one).value, data))
     write_events(changes=changes, now=now)
 
 

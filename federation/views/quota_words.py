@@ -72,7 +72,7 @@ def plan_words(
         _group("Start as guaranteed", guaranteed, effect, seen),
         _group("Start as spot", spot, effect, seen),
         _group("Are promoted to guaranteed", effect.promoted, effect, seen),
-        _group("Get nodes back that spot gangs hold", effect.claimed, effect, seen),
+        _group("Get nodes that others have to leave", list(effect.claimed), effect, seen),
         _group("Are evicted for them", effect.reclaimed, effect, seen),
         _group("Do not start any more", effect.held_back, effect, seen),
     )

@@ -262,12 +262,16 @@ class Cohort:
         for use in uses:
             self._count(use)
         if idle is not None:
-            for (flavor, place), book in self._books.items():
-                book.idle = sum(
-                    gpus
-                    for (name, cluster), gpus in idle.items()
-                    if name == flavor and place in (None, cluster)
-                )
+            self.know_idle(idle)
+
+    def know_idle(self, idle: Mapping[tuple[str, UUID], int]) -> None:
+        """From now on what owners keep of these free GPUs, by flavor and cluster, limits spot."""
+        for (flavor, place), book in self._books.items():
+            book.idle = sum(
+                gpus
+                for (name, cluster), gpus in idle.items()
+                if name == flavor and place in (None, cluster)
+            )
 
     def limits(self, tenant: UUID, flavor: str, cluster: UUID, service_class: str) -> Limits:
         """What limits the tenant's use of a class in a cluster."""

@@ -141,6 +141,51 @@ def test_what_is_freed_is_the_claimants_and_nobody_elses() -> None:
     assert [(v.state, v.queued_at, v.restarts) for v in victims] == [("queued", NOW, 0)] * 2
 
 
+def test_within_a_tenant_a_more_urgent_job_evicts_as_spot_too() -> None:
+    world = Cohort()
+    urgent = world.job(tenant=world.spot[0].tenant, name="urgent", priority=501)
+    world.job(tenant=world.spot[0].tenant, name="not urgent")
+    assert cycle().claimed == 1
+    assert told_to_go() == ["spot3"]
+    assert attempt_of(world.spot[3]).evict_cause == "outranked"
+    kept = Reservation.objects.get()
+    assert (kept.job, kept.service_class, kept.nodes) == (urgent, "spot", ["n4"])
+    assert cycle().claimed == 0
+    tend_evictions(now=LATER + GRACE)
+    assert attempt_of(world.spot[3]).end_cause == "outranked"
+    end(world.spot[3])
+    assert cycle(LATER + GRACE).bound == 1
+    bound = attempt_of(urgent)
+    assert (bound.service_class, bound.nodes) == ("spot", ["n4"])
+    again = LATER + 3 * HOUR  # nobody is spared any more, and spot3 waits for its turn
+    assert cycle(again).claimed == 0
+    assert set(told_to_go()) == {"spot3"}
+
+
+def test_what_is_told_to_go_as_spot_goes_for_an_owner_that_comes() -> None:
+    world = Cohort()
+    urgent = world.job(tenant=world.spot[0].tenant, name="urgent", nodes=2, priority=501)
+    cycle()
+    assert told_to_go() == ["spot2", "spot3"]
+    first = {job.name: attempt_of(job).evict_by for job in world.spot[2:]}
+    owner = world.job(nodes=1, name="owner")
+    soon = LATER + timedelta(seconds=30)
+    assert cycle(soon).claimed == 1
+    kept = Reservation.objects.get()
+    assert (kept.job, kept.service_class) == (owner, "guaranteed")
+    (told,) = Attempt.objects.filter(evict_asked_at__isnull=False)
+    assert (told.evict_for, told.nodes, told.evict_cause) == (owner.id, kept.nodes, "outranked")
+    assert told.evict_by == first[told.job.name]  # once is enough
+    assert Command.objects.filter(kind="signal", fence=told.fence).count() == 1
+    (stays,) = Event.objects.filter(kind="job.spared")
+    assert stays.subject in {str(job.uuid) for job in world.spot[2:]} - {str(told.job.uuid)}
+    tend_evictions(now=LATER + GRACE)
+    end(told.job)
+    cycle(LATER + GRACE)
+    assert attempt_of(owner).service_class == "guaranteed"
+    assert not urgent.attempts.exists()
+
+
 def test_whoever_is_not_needed_any_more_stays() -> None:
     world = Cohort()
     owner = world.job(nodes=2, name="owner")

@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 from uuid import UUID
 
+from federation.core.departures import heir
 from federation.core.plan import Binding, Claim, Plan, Promotion
 from federation.core.replay.books import Books
 from federation.core.replay.fleet import Fleet
@@ -123,8 +124,18 @@ class World:
         self._spare()
         self.pass_to(now_ms)
         for claim in plan.claims:
-            if all(victim.attempt not in self._runs for victim in claim.victims):
+            if self._is_left(claim):
                 self._start(claim.binding, now_ms)
+
+    def _is_left(self, claim: Claim) -> bool:
+        """Whether its victims are gone, and whoever else is to leave its nodes."""
+        if any(victim.attempt in self._runs for victim in claim.victims):
+            return False
+        nodes, cluster = set(claim.binding.nodes), claim.binding.cluster
+        return not any(
+            run.held.leaves and run.held.cluster == cluster and not nodes.isdisjoint(run.held.nodes)
+            for run in self._runs.values()
+        )
 
     def _start(self, binding: Binding, now_ms: int) -> None:
         career = self._waiting.pop(binding.job)
@@ -196,10 +207,14 @@ class World:
             self._wake(run.evict_ms, victim.attempt)
 
     def _spare(self) -> None:
-        """What was told to go for a job that has no nodes kept any more stays."""
+        """What was told to go for a job that has no nodes kept any more stays, or has an heir."""
+        kept = sorted(self._kept.values(), key=lambda one: (one.claimed_ms, one.job))
         for run in self._runs.values():
             if run.evict_for is not None and run.evict_for not in self._kept:
-                run.evict_for = run.evict_ms = None
+                run.evict_for = heir(run.held.cluster, run.held.nodes, kept)
+                if run.evict_for is not None:
+                    continue
+                run.evict_ms = None
                 run.held = replace(run.held, leaves=False)
                 self._wake(run.end_ms, run.held.attempt)
 

@@ -1,11 +1,13 @@
 """Who is evicted for whom: small fleets by name, and what is kept until its job starts."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from clusters.core.topology import NodeRoom
 from federation.core.cycle import decide
+from federation.core.departures import heir
 from federation.core.snapshot import (
     ClusterState,
     ClusterView,
@@ -33,6 +35,7 @@ from tests.federation.core.build import (
     tenants,
     then,
     told,
+    uid,
 )
 
 ONE = cluster("c1", {"h100": nodes(1)})
@@ -54,6 +57,16 @@ def mine(number: int, nodes: str, gpus: int = 8, **more: object) -> Holding:
     """A guaranteed gang of acme."""
     more = {"tenant": "acme", "service_class": "guaranteed", **more}
     return holding(number, nodes, gpus, **more)  # type: ignore[arg-type]
+
+
+def own_spot(number: int, nodes: str, **more: object) -> Holding:
+    """A spot gang of beta, which owns nothing."""
+    return holding(number, nodes, tenant="beta", **more)  # type: ignore[arg-type]
+
+
+def borrower(number: int, gang: str = "1x8", **more: object) -> WaitingJob:
+    """A job of beta that wants to run as spot."""
+    return job(number, gang, **{"tenant": "beta", "wanted": "spot", **more})  # type: ignore[arg-type]
 
 
 def foreign(node: NodeRoom, gpus: int) -> NodeRoom:
@@ -129,7 +142,77 @@ TABLE: dict[str, tuple[Snapshot, dict[int, str]]] = {
         facts([job(1)], [holding(7, "n1 n2")], quotas=(quota("acme", 7), quota("beta", 0))),
         {},
     ),
-    "nobody for spot": (facts([job(1, wanted="spot")], [holding(7, "n1 n2")]), {}),
+    "nobody else's for spot": (facts([job(1, wanted="spot", priority=900)], [holding(7, "n1 n2")]), {}),
+    "as spot a higher priority evicts a lower one of its tenant": (
+        facts([borrower(1, priority=501)], [own_spot(7, "n1"), own_spot(8, "n2", ran=700)]),
+        {1: "c1: n2 < 8"},
+    ),
+    "as spot never an equal one, nor another team's, nor a guaranteed one": (
+        facts(
+            [borrower(1)],
+            [own_spot(7, "n1"), holding(8, "n2", tenant="beta/b", priority=1),
+             holding(9, "n3", tenant="beta", service_class="guaranteed", priority=1)],
+            cluster("c1", {"h100": nodes(3)}),
+            tenants=tenants("acme", "beta/b", "gamma"),
+        ),
+        {},
+    ),
+    "as spot nobody when it would not fit even then": (
+        facts([borrower(1, "2x8", priority=501)], [own_spot(7, "n1"), holding(8, "n2", tenant="gamma")]),
+        {},
+    ),
+    "as spot nobody for what leaves anyway": (
+        facts([borrower(1, priority=501)], [own_spot(7, "n1"), own_spot(8, "n2", leaves=True)]), {},
+    ),
+    "as spot when only its borrowing limit is used up": (
+        facts(
+            [borrower(1, priority=501)], [own_spot(7, "n1"), own_spot(8, "n2")], FOUR,
+            quotas=(quota("acme", 32), quota("beta", 0, 16), quota("gamma", 0)),
+        ),
+        {1: "c1: n1 < 7"},
+    ),
+    "as spot not what owners keep": (  # 8 GPUs over already: that only shrinks
+        facts(
+            [borrower(1, priority=501)], [own_spot(7, "n1"), own_spot(8, "n2")],
+            quotas=(replace(quota("acme", 32), lending_limit=0), quota("beta", 0), quota("gamma", 0)),
+        ),
+        {},
+    ),
+    "as spot it spares who has just begun, was just evicted, or often": (
+        facts(
+            [borrower(1, priority=501)],
+            [own_spot(7, "n1", ran=599), own_spot(8, "n2", evictions=4),
+             own_spot(9, "n3", evictions=1, evicted_ms=NOW_MS - 1), own_spot(6, "n4", ran=90_000)],
+            FOUR,
+        ),
+        {1: "c1: n4 < 6"},
+    ),
+    "who only asks for spot evicts none that may come inside the guarantee": (
+        facts(
+            [borrower(1, priority=501)],
+            [own_spot(7, "n1", ran=700, wanted="auto"), own_spot(8, "n2", ran=90_000)],
+        ),
+        {1: "c1: n2 < 8"},
+    ),
+    "who may come inside the guarantee itself does": (
+        facts([borrower(1, priority=501, wanted="auto")], [own_spot(7, "n1 n2", wanted="auto")]),
+        {1: "c1: n1 < 7"},
+    ),
+    "nobody as spot who keeps nodes from one that is owed them": (
+        facts(  # 2 would take the nodes of 7 as its own, and must not: it is outranked
+            [borrower(1, "2x8", priority=600, wanted="auto"), borrower(2, priority=400, wanted="auto")],
+            [own_spot(7, "n1 n2", wanted="auto")],
+            quotas=(quota("acme", 32), quota("beta", 8), quota("gamma", 0)),
+        ),
+        {},
+    ),
+    "owners first, and then as spot what they leave": (
+        facts(
+            [job(1), borrower(2, priority=501), borrower(3, priority=502)],
+            [own_spot(7, "n1"), own_spot(8, "n2", ran=90_000)],
+        ),
+        {1: "c1: n1 < 7", 3: "c1: n2 < 8"},
+    ),
     "nobody without a price": (
         facts([job(1)], [holding(7, "n1 n2")], prices=prices(a100=3)), {},
     ),
@@ -335,7 +418,7 @@ def test_who_is_evicted_for_whom(case: str) -> None:
         started = placed(decide(emptied(after)))
         for claim in plan.claims:
             assert started[claim.binding.job].endswith(": " + " ".join(claim.binding.nodes))
-            assert "/guaranteed/" in started[claim.binding.job]
+            assert f"/{claim.binding.service_class}/" in started[claim.binding.job]
 
 
 def test_the_deadline_is_after_the_longest_grace() -> None:
@@ -447,6 +530,54 @@ def test_two_may_wait_for_parts_of_one_node() -> None:
     assert claimed(plan) == {1: "c1: n1 < 7", 2: "c1: n1 < 8"}
     half = held(then(before, plan), [replace(before.holdings[1], leaves=True)])
     assert placed(decide(half)) == {1: "c1/h100/guaranteed/host: n1"}
+
+
+def test_nodes_kept_for_spot_yield_to_an_owner_and_who_was_told_goes_for_it() -> None:
+    spot = reservation(2, "n1 n2", service_class="spot")
+    waits = [borrower(2, "2x8", priority=900), job(1)]
+    leaves = own_spot(7, "n1", leaves=True)
+    before = facts(waits[:1], [leaves], reservations=(spot,))
+    plan = decide(before)
+    assert (plan.released, plan.bindings) == ((), ())
+    assert told(plan)[2] == [("c1", "waiting_for_reclaim", 16, 8)]
+    plan = decide(facts(waits, [leaves], reservations=(spot,)))  # n2 is free for the owner
+    assert (placed(plan), plan.released) == ({1: "c1/h100/guaranteed/host: n2"}, (2,))
+    both = [leaves, own_spot(8, "n2", leaves=True, grace_ms=90_000)]
+    plan = decide(facts([waits[0], job(1, "2x8")], both, reservations=(spot,)))
+    assert (claimed(plan), plan.released) == ({1: "c1: n1 n2 < "}, (2,))
+    (claim,) = plan.claims
+    assert claim.deadline_ms == NOW_MS + 90_000 + Policy().claim_ms  # it waits for their graces
+    kept = then(plan.basis, plan).reservations
+    assert [heir(uid("c1"), names.split(), kept) for names in ("n1", "n9 n2", "n9")] == [1, 1, None]
+    assert heir(uid("c2"), ["n1"], kept) is None
+
+
+def test_one_that_waits_as_spot_starts_as_guaranteed_where_it_can() -> None:
+    before = facts(
+        [job(1)],
+        [holding(7, "n1", leaves=True)],
+        reservations=(reservation(1, "n1", service_class="spot"),),
+    )
+    plan = decide(before)
+    assert (placed(plan), plan.released) == ({1: "c1/h100/guaranteed/host: n2"}, (1,))
+
+
+def test_two_of_a_tenant_never_evict_each_other_in_turn() -> None:
+    """Whatever two jobs ask for, and whether the guarantee has room or not."""
+    waits_for, no_room = OWNER, (quota("acme", 0), quota("beta", 0), quota("gamma", 0))
+    kinds = [(w, p) for w in ("auto", "spot") for p in (400, 500)]
+    for first, second in itertools.product(kinds, kinds):
+        wins = []
+        for (wanted, priority), (other, above) in ((first, second), (second, first)):
+            waiting = job(1, wanted=wanted, priority=priority)
+            for quotas in (waits_for, no_room):
+                gang = holding(7, "n1", tenant="acme", wanted=other, priority=above)
+                wins.append(claimed(decide(facts([waiting], [gang], ONE, quotas=quotas))))
+        as_owner, as_spot, other_as_owner, other_as_spot = map(bool, wins)
+        assert not (as_spot and other_as_spot)
+        # Who won as spot runs as spot; nor is it evicted then by one that came inside the guarantee.
+        assert not (as_spot and other_as_owner)
+        assert not (other_as_spot and as_owner)
 
 
 def test_what_is_to_be_evicted_is_not_promoted() -> None:
