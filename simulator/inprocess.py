@@ -19,7 +19,7 @@ from starlette.types import Message
 
 from simulator.runtime import Running
 from simulator.server import respond
-from simulator.slurm.app import DropConnection
+from simulator.slurm.calls import DropConnection
 
 Waits = Generator[int, None, Response]
 

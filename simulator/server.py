@@ -20,7 +20,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from simulator.config import Cluster, Config, ConfigError
 from simulator.control import answer_control
 from simulator.runtime import SAVE_INTERVAL_MS, Running
-from simulator.slurm.app import DropConnection, serve
+from simulator.slurm.app import serve
+from simulator.slurm.calls import DropConnection
 
 Transports = dict[tuple[str, int], asyncio.Transport]
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from clusters.core.gang import Gang
+from clusters.core.limits import LimitsSeen
 from clusters.core.observation import Observation
 from kit.gate import Gate
 
@@ -144,6 +145,22 @@ class Backend(Protocol):
 
     def reclassify(self, fence: str, account: str, service_class: str) -> None:
         """Move a pending or running attempt to another QOS (capability `reclassify`)."""
+        ...
+
+    def limits(self) -> LimitsSeen:
+        """The limits on GPUs that it keeps for its accounts (capability `accounting`)."""
+        ...
+
+    def set_limits(self, wanted: Mapping[str, Mapping[str, int]], name: str) -> dict[str, str]:
+        """Set limits on GPUs by account and resource; of each account, why not ("" = it is set).
+
+        Nothing else of an account is changed, and none is made. `name` is the cluster's own
+        (`LimitsSeen.name`). May raise only before anything was written (capability `limits`).
+        """
+        ...
+
+    def limit_command(self, name: str, account: str, gpus: Mapping[str, int]) -> str:
+        """What an admin of the cluster types to set the same by hand."""
         ...
 
     def close(self) -> None:

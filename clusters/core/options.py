@@ -47,6 +47,7 @@ def _is_tiers(value: str) -> bool:
 
 
 _WORD = _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+_PATH = re.compile(r"[a-z0-9-]{1,63}(/[a-z0-9-]{1,63})*")
 _SECONDS = _matching(r"[1-9][0-9]{0,4}")
 
 # A name that ends in "." stands for every name that begins with it.
@@ -77,6 +78,18 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
             _WORD,
             "a Slurm account",
             "The Slurm account that jobs are charged to there. Else each person's default.",
+        ),
+        "charge.": Option(
+            _WORD,
+            "a Slurm account",
+            "charge.TENANT (a path, such as charge.acme/vision) names the account for jobs of that "
+            "tenant and of those below it without one of their own. Else what charge says.",
+        ),
+        "cluster_name": Option(
+            _WORD,
+            "a name",
+            "What Slurm calls this cluster (ClusterName), where its accounting serves several. "
+            "Else its name here.",
         ),
         "connect_timeout_s": Option(
             _SECONDS, "seconds", "Longest wait for a connection to slurmrestd. Else 3."
@@ -144,5 +157,7 @@ def option_problems(pointer: str, options: object, backend: str) -> Iterator[Fie
 def _find(known: Mapping[str, Option], name: str) -> Option | None:
     head, dot, rest = name.partition(".")
     if head + dot == "tier." and rest not in MAPPED_TIERS:
+        return None
+    if head + dot == "charge." and not _PATH.fullmatch(rest):
         return None
     return known.get(head + dot) if rest or not dot else None

@@ -209,6 +209,8 @@ class World:
     one user and name; `able` keeps which nodes could ever hold a demand in a partition. Job ids
     have counted up from `era_first_id` since `era_ms`. `shifts` are (instant, offset): from then on
     the cluster's clock shows so much more. `guests` are (account, user) of foreign jobs' owners.
+    `account_limits` are accounts' limits by resource (GrpTRES), which are kept and not enforced;
+    `changed_accounts` those that were changed, the last one ahead.
     """
 
     config: Cluster
@@ -240,6 +242,8 @@ class World:
     accounting_lag_ms: int = 0
     accounting_deaf: bool = False
     shifts: list[tuple[int, int]] = field(default_factory=list)
+    account_limits: dict[str, dict[str, int]] = field(default_factory=dict)
+    changed_accounts: list[str] = field(default_factory=list)
 
 
 class RefusedError(Exception):

@@ -30,6 +30,8 @@ _PLAIN = [
     "accounting_lag_ms",
     "accounting_deaf",
     "shifts",
+    "account_limits",
+    "changed_accounts",
 ]
 _NODE = [
     "cpus_used",

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from simulator.config import Cluster
-from simulator.engine.admission import associations
 from simulator.engine.clocks import seconds
 from simulator.engine.model import Request, Run, Share, State, World
 from simulator.hostlist import compress
@@ -259,46 +258,6 @@ def cluster_row(world: World) -> Row:
         "associations": {"root": None},
         "rpc_version": 9728,
         "tres": tres.listed(counts),
-    }
-
-
-def association_rows(world: World) -> list[Row]:
-    """One row an account, and one for every user in it."""
-    accounts = dict.fromkeys(account for _, account, _ in associations(world))
-    rows = [_association_row(world, account, None) for account in accounts]
-    return rows + [_association_row(world, a, user) for _, a, user in associations(world)]
-
-
-def _association_row(world: World, account: str, user: str | None) -> Row:
-    return {
-        "account": account,
-        "cluster": world.config.name,
-        "default": {"qos": next(iter(world.config.qos), None)},
-        "flags": [],
-        "max": {
-            "jobs": {
-                "per": dict.fromkeys(("count", "accruing", "submitted", "wall_clock")),
-                "active": None,
-                "accruing": None,
-                "total": None,
-            },
-            "tres": {
-                "total": [],
-                "minutes": {"per": {"job": []}, "total": []},
-                "group": {"minutes": [], "active": []},
-                "per": {"job": [], "node": []},
-            },
-            "per": {"account": {"wall_clock": None}},
-        },
-        "is_default": 0,
-        "min": {"priority_threshold": None},
-        "parent_account": None if user else "root",
-        "partition": None,
-        "priority": None,
-        "qos": list(world.config.qos),
-        "shares_raw": 1,
-        "usage": None,
-        "user": user,
     }
 
 

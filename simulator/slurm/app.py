@@ -14,7 +14,7 @@ from starlette.responses import Response
 from simulator.engine.clocks import seconds
 from simulator.faults import KINDS, Deed, Fault
 from simulator.runtime import Running
-from simulator.slurm.calls import Answer, Call, plain
+from simulator.slurm.calls import Answer, Call, DropConnection, plain
 from simulator.slurm.replies import Target, failure, replacement
 from simulator.slurm.routes import find_route, openapi
 from simulator.slurm.tokens import verify
@@ -25,15 +25,6 @@ _NOT_FOUND = "Unable find requested URL. Please view /openapi/v3 for API referen
 _NOT_ALLOWED = (
     "Requested REST method is not defined at URL. Please view /openapi/v3 for API reference."
 )
-
-
-class DropConnection(Exception):  # noqa: N818
-    """The connection is to be closed without another byte, or `reset`; half of `sent` goes out."""
-
-    def __init__(self, sent: Answer | None = None, *, reset: bool = False) -> None:
-        super().__init__()
-        self.sent = sent
-        self.reset = reset
 
 
 async def serve(cluster: Running, request: Request) -> Response:

@@ -63,3 +63,12 @@ def rows_answer(key: str, rows: list[str]) -> Answer:
 def plain(status: int, text: str) -> Answer:
     """A reply in plain text."""
     return Answer(status, text, "text/plain")
+
+
+class DropConnection(Exception):  # noqa: N818
+    """The connection is to be closed without another byte, or `reset`; half of `sent` goes out."""
+
+    def __init__(self, sent: Answer | None = None, *, reset: bool = False) -> None:
+        super().__init__()
+        self.sent = sent
+        self.reset = reset

@@ -1,7 +1,8 @@
 """The /slurmdb endpoints: what slurmdbd answers."""
 
 from simulator.slurm import accounting
-from simulator.slurm.calls import Answer, Call, answer
+from simulator.slurm import associations as accounts
+from simulator.slurm.calls import Answer, Call, DropConnection, answer, plain
 from simulator.slurm.errors import Body, nothing_found, numbered
 
 PLUGIN = "dbv0.0.38"
@@ -45,5 +46,27 @@ def clusters(call: Call) -> Answer:
 
 def associations(call: Call) -> Answer:
     """GET associations."""
-    rows = accounting.association_rows(call.cluster.world)
+    rows = accounts.association_rows(call.cluster.world)
     return _answer({"errors": [], "associations": rows})
+
+
+def change_associations(call: Call) -> Answer:
+    """POST associations: limits of accounts."""
+    try:
+        errors = accounts.change(call.cluster.world, call.body, is_admin=call.actor.admin)
+    except accounts.NoJsonError:
+        return plain(400, "Unable to parse query.")
+    except accounts.CrashError:
+        raise DropConnection from None
+    is_refused = bool(errors) and errors[0]["error_number"] != accounts.NO_LIST
+    return _answer({"errors": errors}, 400 if is_refused else 200)
+
+
+def users(call: Call) -> Answer:
+    """GET users."""
+    return _answer({"errors": [], "users": accounts.user_rows(call.cluster.world)})
+
+
+def tres(call: Call) -> Answer:
+    """GET tres: what is counted."""
+    return _answer({"errors": [], "TRES": accounts.tres_rows(call.cluster.world)})

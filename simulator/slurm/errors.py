@@ -28,6 +28,7 @@ TEXT = {
     2054: "Unable to parse time",
     2066: "Invalid qos specification",
     2084: "Job has already finished",
+    2115: "Invalid Trackable RESource (TRES) specification",
     2123: "Invalid --nice value",
     2127: "environment must be set",
     5005: "Zero Bytes were transmitted or received",
@@ -37,6 +38,7 @@ TEXT = {
     9001: "Failure during parsing",
     9002: "Jobs description entry not found, empty or not dictionary or list",
     9003: "Nothing found with query",
+    9200: "Unable to resolve path",
     9202: "Unable to read string",
 }
 

@@ -51,7 +51,12 @@ ROUTES: dict[str, dict[str, Endpoint]] = {
     f"{SLURMDB}job/{{}}": {"GET": _slurmdb("jobs", database.job)},
     f"{SLURMDB}diag": {"GET": _slurmdb("diag", database.diag)},
     f"{SLURMDB}clusters": {"GET": _slurmdb("clusters", database.clusters)},
-    f"{SLURMDB}associations": {"GET": _slurmdb("associations", database.associations)},
+    f"{SLURMDB}associations": {
+        "GET": _slurmdb("associations", database.associations),
+        "POST": _slurmdb("associations", database.change_associations),
+    },
+    f"{SLURMDB}users": {"GET": _slurmdb("users", database.users)},
+    f"{SLURMDB}tres": {"GET": _slurmdb("tres", database.tres)},
 }
 
 

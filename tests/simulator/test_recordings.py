@@ -102,6 +102,7 @@ def test_resources_of_a_running_job_read_as_recorded(lab: Lab) -> None:
         "reservations",
         "accounting_clusters",
         "accounting_associations",
+        "limits_users",
     ],
 )
 def test_plain_reads_have_the_recorded_keys(lab: Lab, name: str) -> None:
@@ -120,6 +121,35 @@ def test_partition_and_cluster_totals_are_those_of_the_real_lab(lab: Lab) -> Non
             if field == "tres" and isinstance(wanted, list):
                 wanted = [t for t in wanted if t["type"] not in {"fs", "vmem", "pages"}]
             assert ours[field] == wanted
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "limits_set",
+        "limits_not_counted",
+        "limits_no_right",
+        "limits_unknown_account",
+        "limits_no_list",
+    ],
+)
+def test_limits_are_set_and_refused_as_recorded(lab: Lab, name: str) -> None:
+    real = recording(name)
+    body = real["request"]["body"]
+    for one in body.get("associations", ()):
+        is_known = one["account"] == "speech"
+        one |= {"cluster": lab.running.config.name, "account": "ml" if is_known else one["account"]}
+    user = "slurm" if real["request"]["user"] == "slurm" else "www-data"
+    ours = lab.call("POST", real["request"]["path"], body, user=user)
+    assert ours.status_code == real["status"]
+    assert ours.json() == real["body"]
+
+
+def test_the_gpus_that_are_counted_are_those_of_the_real_lab(lab: Lab) -> None:
+    real = recording("limits_tres")
+    ours = lab.call("GET", real["request"]["path"]).json()["TRES"]
+    counted = [row for row in real["body"]["TRES"] if row["type"] == "gres"]
+    assert [row for row in ours if row["type"] == "gres"] == counted
 
 
 def test_accounting_diag_is_for_administrators(lab: Lab) -> None:

@@ -2,7 +2,7 @@
 
 Options of a cluster (strings): `api_version`, `timeout_s`, `connect_timeout_s`, `token_life_s`,
 `tiers`, `tier.<name>`, `topology_conf`, `environment.<NAME>`, `workdir`, `mark`, `accounting`
-(`off`), `accounting_days`, `accounting_comments` (`no`).
+(`off`), `accounting_days`, `accounting_comments` (`no`), `cluster_name`.
 """
 
 from clusters.backends.slurm.backend import SlurmBackend

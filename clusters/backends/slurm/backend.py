@@ -1,11 +1,12 @@
 """The Slurm backend: the protocol's verbs over slurmrestd."""
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 from clusters.backends.slurm import errors
 from clusters.backends.slurm.client import SlurmClient
+from clusters.backends.slurm.limits import limit_command, read_limits, set_limits
 from clusters.backends.slurm.observe import observe
 from clusters.backends.slurm.probe import probe
 from clusters.backends.slurm.read import JobRow, accounting_job, controller_job
@@ -20,6 +21,7 @@ from clusters.core.backend import (
     Submitted,
 )
 from clusters.core.gang import Gang
+from clusters.core.limits import LimitsSeen
 from clusters.core.observation import GangState, Observation
 
 _SIGNAL = re.compile(r"(?:SIG)?([A-Z][A-Z0-9]{1,11})")
@@ -128,6 +130,20 @@ class SlurmBackend:
     def undrain(self, nodes: Sequence[str]) -> None:
         """Give drained nodes back (capability `drain`)."""
         self._update_nodes(nodes, {"state": ["RESUME"]})
+
+    def limits(self) -> LimitsSeen:
+        """GrpTRES of all accounts; without accounting there are none."""
+        if self._options.get("accounting") == "off":
+            raise BackendRejectedError("it has no accounting", code="no_accounting")
+        return read_limits(self._client)
+
+    def set_limits(self, wanted: Mapping[str, Mapping[str, int]], name: str) -> dict[str, str]:
+        """GrpTRES of accounts, one after the other, read back at the end; see `limits`."""
+        return set_limits(self._client, wanted, name)
+
+    def limit_command(self, name: str, account: str, gpus: Mapping[str, int]) -> str:
+        """The same by sacctmgr."""
+        return limit_command(name, account, gpus)
 
     def logs(self, fence: str) -> str:
         """Slurm's REST API shows no files (capability `logs` is off)."""

@@ -184,10 +184,19 @@ class SlurmClient:
         return self._versioned("GET", path, accounting=accounting, fine=fine)
 
     def write(
-        self, method: str, path: str, account: str, body: Json | None = None, *, fine: Iterable[int]
+        self,
+        method: str,
+        path: str,
+        account: str,
+        body: Json | None = None,
+        *,
+        fine: Iterable[int],
+        accounting: bool = False,
     ) -> Reply:
         """POST or DELETE as an account; `fine` are error numbers that are no failure here."""
-        return self._versioned(method, path, account=account, body=body, fine=fine)
+        return self._versioned(
+            method, path, accounting=accounting, account=account, body=body, fine=fine
+        )
 
     def _versioned(
         self,

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from clusters.backends.slurm import read
 from clusters.backends.slurm.client import SlurmClient
+from clusters.backends.slurm.limits import right_to_write
 from clusters.backends.slurm.observe import cluster_clock_s, topology_of
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.values import Json
@@ -81,6 +82,19 @@ def _accounting(client: SlurmClient) -> Iterator[Finding]:
         f"{account} {'has' if is_known else 'has no'} association",
         "" if is_known else f"only needed if jobs run as {account}: sacctmgr add user {account}",
     )
+    yield _limits(client)
+
+
+def _limits(client: SlurmClient) -> Finding:
+    """Whether quotas can be mirrored to Slurm's accounts; nothing else depends on it."""
+    try:
+        obstacle = right_to_write(client)
+    except BackendError as error:
+        is_silent = isinstance(error, BackendUnavailableError)
+        return Finding("limits", False, error.words, "see slurmrestd's log", is_silent=is_silent)
+    if obstacle is None:
+        return Finding("limits", True, "quotas can be mirrored to Slurm's accounts")
+    return Finding("limits", False, obstacle.words, obstacle.fix)
 
 
 def _queues(queues: list[QueueSeen]) -> Finding:

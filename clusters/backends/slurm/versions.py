@@ -21,6 +21,7 @@ class Dialect:
         script_inside: the script is a field of the job.
         uses_tres: GPUs are asked for by `tres_per_node`, nodes by `required_nodes`.
         can_drain: nodes can be updated over REST.
+        sets_limits: limits of accounts are set over REST (only where that has been run live).
     """
 
     api: str
@@ -30,6 +31,7 @@ class Dialect:
     script_inside: bool
     uses_tres: bool
     can_drain: bool
+    sets_limits: bool
 
 
 def _newer(api: str, *, script_inside: bool) -> Dialect:
@@ -41,6 +43,7 @@ def _newer(api: str, *, script_inside: bool) -> Dialect:
         script_inside=script_inside,
         uses_tres=True,
         can_drain=True,
+        sets_limits=False,
     )
 
 
@@ -52,6 +55,7 @@ V38 = Dialect(
     script_inside=False,
     uses_tres=False,
     can_drain=False,
+    sets_limits=True,
 )
 DIALECTS = {
     dialect.api: dialect

@@ -5,6 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from clusters.backends.slurm import SlurmBackend
+from clusters.backends.slurm.client import SlurmClient
 from clusters.core.backend import (
     NOT_RUNNING,
     BackendAmbiguousError,
@@ -322,6 +324,54 @@ def probes_its_capabilities(site: Site) -> None:
     assert all(finding.fix for finding in report.findings if not finding.is_on)
 
 
+def sets_limits_of_accounts_and_nothing_else(site: Site) -> None:
+    seen = site.backend().limits()
+    assert seen.obstacle is None
+    assert {"gpu", "gpu:h100"} <= seen.counted
+    mine = {one.account for one in seen.holders if one.user == site.user and one.is_default}
+    assert len(mine) == 1
+    first, second = "vision", "ml"
+    for one in (second, first):  # whichever stood first, now the latter does
+        site.backend().set_limits({one: {"gpu:h100": 4}}, seen.name)
+    for gpus in (8, 16):  # one of them stands first, and Slurm drops the order
+        wanted = {first: {"gpu:h100": gpus}, second: {"gpu:h100": 2 * gpus}}
+        assert site.backend().set_limits(wanted, seen.name) == {first: "", second: ""}
+        assert site.backend().set_limits(wanted, seen.name) == {first: "", second: ""}
+    held = next(one for one in seen.holders if one.account == second and not one.user)
+    all_gpus = held.gpus.get("gpu", 40) + 1
+    taken = {second: {"gpu": all_gpus, "gpu:h100": 32}}
+    assert site.backend().set_limits(taken, seen.name) == {second: ""}
+    told = site.backend().set_limits({second: {"gpu": all_gpus + 1}}, seen.name)
+    assert told == {second: "Slurm answered without an error and changed nothing"}
+    after = site.backend().limits()
+    known = {first: {"gpu:h100": 16}, second: taken[second]}
+    for before in seen.holders:
+        is_ours = before.account in known and not before.user
+        gpus = known[before.account] if is_ours else before.gpus
+        assert replace(before, gpus=gpus) in after.holders
+
+
+def sets_no_limit_that_it_may_not_or_cannot(site: Site) -> None:
+    seen = site.backend().limits()
+    told = site.backend().set_limits({"nobodys": {"gpu:h100": 8}}, seen.name)
+    assert told == {"nobodys": "there is no such account in its accounting"}
+    told = site.backend().set_limits({"root": {"gpu:h100": 8}}, seen.name)
+    assert told == {"root": "it has no account above it"}
+    told = site.backend().set_limits({"vision": {"gpu:zzz": 8}}, seen.name)
+    assert "Couldn't find TRES matching name:gpu:zzz" in told["vision"]
+    person = SlurmBackend(
+        SlurmClient(replace(site.connection, account=site.user), transport=site.transport)
+    )
+    obstacle = person.limits().obstacle
+    assert obstacle is not None
+    assert obstacle.code == "no_right"
+    assert "AdminLevel=Operator" in obstacle.fix
+    told = person.set_limits({"vision": {"gpu:h100": 9}, "ml": {"gpu:h100": 9}}, seen.name)
+    assert set(told.values()) == {"Access/permission denied"}
+    assert site.backend().limits() == seen
+    person.close()
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     observes_the_fleet,
     submits_held_then_releases_once,
@@ -341,4 +391,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     says_why_the_impossible_waits,
     tells_a_bad_token_from_a_refusal,
     probes_its_capabilities,
+    sets_limits_of_accounts_and_nothing_else,
+    sets_no_limit_that_it_may_not_or_cannot,
 )

@@ -52,7 +52,7 @@ def _cluster(directory: Path, name: str, min_job_age_ms: int) -> dict[str, objec
         "nodes": 4,
         "cpus": 8,
         "tiers": [{"name": "leaf", "nodes": 2}, {"name": "spine", "nodes": 4}],
-        "accounts": ["vision"],
+        "accounts": ["vision", "ml"],
         "users": [
             {"name": "mia", "uid": 3001, "accounts": ["vision"]},
             {"name": "ben", "uid": 3002, "accounts": ["vision"]},
