@@ -10,6 +10,7 @@ from federation.views import (
     quota_requests,
     quotas,
     reconciler,
+    simulations,
     submit,
     tenants,
 )
@@ -28,6 +29,13 @@ page_urls: list[URLPattern] = [
         "quotas/requests/<uuid:request_id>/<slug:action>",
         quota_requests.decide,
         name="decide-quota",
+    ),
+    path("simulations", simulations.simulations, name="simulations"),
+    path("simulations/<uuid:simulation_id>", simulations.simulation, name="simulation"),
+    path(
+        "simulations/<uuid:simulation_id>/<slug:action>",
+        simulations.change,
+        name="change-simulation",
     ),
     path("tenants/move", tenants.move, name="move-tenant"),
     path("reconciler", reconciler.reconciler, name="reconciler"),

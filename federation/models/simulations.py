@@ -1,5 +1,6 @@
 """Policies on past work: what was asked, how far it is, what came of it."""
 
+from datetime import timedelta
 from typing import ClassVar
 
 from django.db import models
@@ -77,3 +78,10 @@ class Simulation(models.Model):
     def is_open(self) -> bool:
         """Whether it is not over."""
         return self.state in (self.State.QUEUED, self.State.RUNNING)
+
+    @property
+    def took(self) -> timedelta | None:
+        """From its first start to its end; None while it is not over, or if it never began."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at

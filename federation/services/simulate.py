@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 State = Simulation.State
 LEASE = timedelta(seconds=60)
 RENEWED_EACH = timedelta(seconds=2)
-LONGEST = timedelta(minutes=30)
+LONGEST = timedelta(hours=1)
 MOST_TRIES = 3
 MOST_JOBS = 200_000
 MOST_FAULTS = 5
@@ -134,7 +134,7 @@ class _Run:
             if now - self._renewed < RENEWED_EACH:
                 return
             if now - self._began > LONGEST:
-                raise TooLongError("It took longer than 30 minutes; ask for fewer weeks.")
+                raise TooLongError("It took longer than an hour; ask for fewer weeks.")
             part = min(1, (plan.basis.now_ms - first_ms) / span_ms)
             self._renew(int(100 * (number + part) / runs), now)
 
