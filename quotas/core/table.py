@@ -130,7 +130,9 @@ def _wrong_value(name: str, value: object) -> tuple[str, str] | None:
         return None if isinstance(value, str) else ("wrong_type", "Give text.")
     if isinstance(value, int) and not isinstance(value, bool):
         return None
-    words = f"{str(value)[:40]!r} is no whole number of GPUs; no units, no formulas."
+    # YAML's aliases make lists that are endless when they are written out.
+    shown = f"{str(value)[:40]!r}" if isinstance(value, str | int | float) else "That"
+    words = f"{shown} is no whole number of GPUs; no units, no formulas."
     return "invalid_number", words
 
 

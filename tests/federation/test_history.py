@@ -1,5 +1,6 @@
 """Our own past as a workload: what a job's runs count for, and the federation at rest."""
 
+import random
 from datetime import timedelta
 from typing import Any
 
@@ -152,6 +153,37 @@ def test_under_the_quotas_that_are_set_as_many_jobs_run_as_ran() -> None:
     assert tenant.jobs == tenant.finished == len(found.jobs) == 8
     assert tenant.jobs + sum(found.left_out.values()) == 12
     assert tenant.cost_nano > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.django_db
+def test_under_the_same_quotas_no_job_appears_or_is_lost(seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - repeatable, no secret
+    world, came = World(clusters=("c1", "c2")), 0.0
+    for _ in range(25):
+        came += rng.random()
+        begun, spans = came + rng.random(), []
+        for _ in range(rng.choice([0, 1, 1, 1, 3])):
+            spans.append((begun, begun + rng.uniform(0.01, 4)))
+            begun = spans[-1][1] + rng.random()
+        shape = {
+            "gpus_per_node": rng.choice([1, 4, 8]),
+            "cpus_per_node": 4,
+            "memory_mib_per_node": 1,
+        }
+        ran(
+            world, *spans, came=came, saved=begun, priority=rng.choice([100, 500, 900]),
+            options=[{"flavor": "h100-sxm-80", "nodes": rng.choice([1, 2, 4]), **shape}],
+            wanted_class=rng.choice(["auto", "spot", "guaranteed"]),
+        )  # fmt: skip
+    found = history()
+    outcome = replay(found.jobs, setting_at_rest(rows_as_set(), NOW + DAY))
+    (tenant,) = outcome.tenants
+    assert tenant.jobs == tenant.finished == len(found.jobs)
+    assert tenant.jobs + sum(found.left_out.values()) == 25
+    asked = sum(job.run_ms * job.ask.options[0].shape.gpus for job in found.jobs)
+    # All that was asked was done, and besides only what evictions lost.
+    assert tenant.total_gpu_ms == asked + tenant.lost_gpu_ms
 
 
 RUN = st.tuples(st.integers(0, 100), st.integers(0, 100), st.none() | st.integers(-50, 250))

@@ -38,6 +38,12 @@ from tests.stack import ROOT, Stack, broker_url, database_url, eventually
 
 LATER = NOW + 24 * HOUR
 QUOTAS = "quotas: [{tenant: acme/vision, flavor: h100-sxm-80, guaranteed: %d}]"
+# Forty aliases of one another: a million million letters, were it written out.
+LISTS = "\n".join(f"- &l{n} [*l{n - 1}, *l{n - 1}]" for n in range(1, 40))
+ENDLESS = (
+    "quotas:\n- tenant: acme\n  flavor: h100-sxm-80\n  weight: &l0 [1]\n  guaranteed:\n"
+    + "\n".join(f"  {line}" for line in LISTS.splitlines())
+)
 
 
 class Ticking:
@@ -302,6 +308,7 @@ def test_grants_that_hold_count(world: World, ada: User) -> None:
          "/quotas/rows/1/color", "unknown_field"),
         ({"quotas": "quotas: [{tenant: acme, flavor: h100-sxm-80, guaranteed: =1+1}]"},
          "/quotas/rows/1/guaranteed", "invalid_number"),
+        ({"quotas": ENDLESS}, "/quotas/rows/1/guaranteed", "invalid_number"),
         ({"quotas": QUOTAS % -1}, "/quotas/rows/1/guaranteed", "invalid_number"),
         ({"quotas": QUOTAS % 10**30}, "/quotas/rows/1/guaranteed", "invalid_number"),
         ({"quotas": "quotas:\n" + 2 * "- {tenant: acme, flavor: h100-sxm-80, guaranteed: 1}\n"},

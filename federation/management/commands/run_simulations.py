@@ -4,6 +4,7 @@ The worker of the queue `accounting` starts it by itself. It stops, and gives ba
 when it is told to or when its parent is gone.
 """
 
+import logging
 import os
 import signal
 from types import FrameType
@@ -14,6 +15,8 @@ from django.utils import timezone
 
 from federation.services.simulate import work_off
 from kit.logs import bound
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -35,4 +38,4 @@ class Command(BaseCommand):
             count = work_off(
                 clock=timezone.now, goes_on=lambda: not is_told and os.getppid() == parent
             )
-        self.stdout.write(f"{count} simulations worked off.")
+            logger.info("%d simulations worked off", count)
