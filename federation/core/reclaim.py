@@ -146,6 +146,8 @@ class Reclaim:
             ways = [way for site in equal if (way := self._way(job, site)) is not None]
             if ways:
                 best = min(ways, key=lambda way: way.place)
+                if self._class == SPOT and not best.victims:
+                    break  # what leaves anyway is whose turn it is then
                 self._make(job, best)
                 return best.site
         if len(startable) == len(allowed):  # limits are not the same for all that share the key
@@ -206,8 +208,6 @@ class Reclaim:
             block = self._block(job, site, victims)
             victims = [held for held in victims if not set(block.nodes).isdisjoint(held.nodes)]
         victims = self._needed(job, site, victims)
-        if not victims and self._class == SPOT:
-            return None  # what leaves anyway is whose turn it is then
         lost = sum(held.lost_work(self._now_ms) for held in victims)
         return _Way(lost, site, victims, self._block(job, site, victims))
 

@@ -1,6 +1,6 @@
 """Runs the steps that a failed scenario printed, from a FILE, with every check.
 
-See `tests.scenario.replay`.
+See `tests.scenario.replay`. The line `state = ...` that was printed first says which machine's.
 """
 
 import sys
@@ -12,9 +12,13 @@ from script.benchmarks import scratch_database
 def main() -> None:
     """Replay the file that is named."""
     with scratch_database():
+        from tests.quotas.tree.machine import LiveTreeMachine, VirtualTreeMachine
+        from tests.scenario.machine import ScenarioMachine
         from tests.scenario.replay import replay
 
-        steps = replay(Path(sys.argv[1]).read_text())
+        text = Path(sys.argv[1]).read_text()
+        named = [kind for kind in (LiveTreeMachine, VirtualTreeMachine) if kind.__name__ in text]
+        steps = replay(text, (*named, ScenarioMachine)[0])
         print(f"{steps} steps, and all is where it belongs")
 
 

@@ -4,111 +4,14 @@ Steps are those of `tests.scenario`: people, processes killed between any two wr
 clusters. A failure prints its steps; `script/soak replay FILE` runs them again.
 """
 
-import argparse
-import gc
-import json
-import logging
-import os
-import secrets
-import subprocess
-import sys
-import time
-
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis.stateful import run_state_machine_as_test
-
-from script.benchmarks import report, scratch_database
-
-EXAMPLES = 10  # scenarios of one seed
-TOLD_EVERY = 500  # steps between two lines of progress
-APART = 1_000_000  # between the seeds of two processes
+from script.soaks._stateful import Machine, soak
 
 
-def main() -> None:
-    """Run so many steps; the exit code is 0 when nothing was found."""
-    parser = argparse.ArgumentParser(prog="script/soak trust", description=__doc__)
-    parser.add_argument("--steps", type=int, default=100_000, help="of all processes together")
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(2**31))
-    parser.add_argument("--length", type=int, default=100, help="steps of one scenario at most")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--shrink", action="store_true", help="look for a shorter failure (slow)")
-    chosen = parser.parse_args()
-    begun = time.monotonic()
-    steps = _run(chosen) if chosen.jobs <= 1 else _run_beside(chosen)
-    metrics = {"steps": steps, "steps_per_s": steps / (time.monotonic() - begun)}
-    report("trust", metrics, {key: vars(chosen)[key] for key in ("seed", "length", "jobs")})
+def _machine(_: int) -> Machine:
+    from tests.scenario.machine import ScenarioMachine
 
-
-def _run_beside(chosen: argparse.Namespace) -> int:
-    """Share the steps among processes, each with seeds and a database of its own; steps run."""
-    environment = {key: value for key, value in os.environ.items() if key != "MUSTER_TEST_DB"}
-    share = -(-chosen.steps // chosen.jobs)
-    common = ["--jobs=1", f"--steps={share}", f"--length={chosen.length}"]
-    if chosen.shrink:
-        common.append("--shrink")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "script.soaks.trust", f"--seed={number}", *common],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(chosen.seed, chosen.seed + chosen.jobs * APART, APART)
-    ]
-    answers = [process.communicate()[0] for process in processes]
-    if any(process.returncode for process in processes):
-        sys.exit(1)
-    return sum(int(json.loads(answer)["metrics"]["steps"]) for answer in answers)
-
-
-def _run(chosen: argparse.Namespace) -> int:
-    """Run scenarios of one seed after the other until there were enough steps; how many."""
-    with scratch_database():
-        logging.disable(logging.CRITICAL)
-        from tests.scenario.machine import ScenarioMachine
-
-        progress = _Progress(chosen.steps)
-        ScenarioMachine.counters.append(progress.step)
-        gc.freeze()
-        gc.set_threshold(50_000)  # rows come and go by the thousand, and none is in a circle
-        number = chosen.seed
-        while progress.steps < chosen.steps:
-            progress.number = number
-            seed(number)(ScenarioMachine)
-            run_state_machine_as_test(ScenarioMachine, settings=_settings(chosen))
-            number += 1
-    return progress.steps
-
-
-def _settings(chosen: argparse.Namespace) -> settings:
-    return settings(
-        max_examples=EXAMPLES,
-        stateful_step_count=chosen.length,
-        database=None,
-        deadline=None,
-        print_blob=False,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink] if chosen.shrink else [Phase.generate],
-    )
-
-
-class _Progress:
-    """Counts steps, and tells how many there were and how fast the last ones went."""
-
-    def __init__(self, wanted: int) -> None:
-        self.steps, self.number, self._wanted = 0, 0, wanted
-        self._told_s = time.monotonic()
-
-    def step(self) -> None:
-        """One more."""
-        self.steps += 1
-        if self.steps % TOLD_EVERY == 0:
-            now_s = time.monotonic()
-            rate = TOLD_EVERY / (now_s - self._told_s)
-            self._told_s = now_s
-            words = f"{self.steps} of {self._wanted} steps, {rate:.0f} a second, seed {self.number}"
-            print(words, file=sys.stderr, flush=True)
+    return ScenarioMachine
 
 
 if __name__ == "__main__":
-    main()
+    soak("trust", __doc__, _machine)

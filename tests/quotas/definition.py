@@ -62,3 +62,51 @@ def allows(
                 )
             )
     return bool(answers) and all(answers)
+
+
+def kept_from(
+    rows: Sequence[QuotaRow],
+    uses: Sequence[Use],
+    lineages: Lineages,
+    ask: Use,
+    idle: Mapping[tuple[str, UUID], int],
+) -> list[tuple[int, int]]:
+    """For each book that speaks of the ask: GPUs that others keep from it, and GPUs idle there."""
+    found = []
+    for place in (ask.cluster, None):
+        book = {row.tenant: row for row in rows if (row.flavor, row.cluster) == (ask.flavor, place)}
+        if not any(tenant in lineages[ask.tenant] for tenant in book):
+            continue
+        here = [u for u in uses if u.flavor == ask.flavor and place in (None, u.cluster)]
+        above = {tenant: _row_above(tenant, lineages, book) for tenant in book}
+        kept = sum(
+            _kept(tenant, lineages, book, above, here)
+            for tenant in book
+            if tenant not in lineages[ask.tenant]
+            and (above[tenant] is None or above[tenant] in lineages[ask.tenant])
+        )
+        free = sum(
+            gpus
+            for (flavor, cluster), gpus in idle.items()
+            if flavor == ask.flavor and place in (None, cluster)
+        )
+        found.append((kept, free))
+    return found
+
+
+def _row_above(tenant: UUID, lineages: Lineages, book: Mapping[UUID, QuotaRow]) -> UUID | None:
+    return next((one for one in reversed(lineages[tenant][:-1]) if one in book), None)
+
+
+def _kept(
+    tenant: UUID,
+    lineages: Lineages,
+    book: Mapping[UUID, QuotaRow],
+    above: Mapping[UUID, UUID | None],
+    uses: Iterable[Use],
+) -> int:
+    """What a subtree keeps idle from all others: what it does not lend, less what it uses."""
+    used = sum(use.gpus for use in uses if tenant in lineages[use.tenant])
+    below = [one for one in book if above[one] == tenant]
+    inner = sum(_kept(one, lineages, book, above, uses) for one in below)
+    return max(book[tenant].kept - used, inner, 0)

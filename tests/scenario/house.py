@@ -5,7 +5,7 @@ can have a whole turn in the middle of one of its requests.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -29,6 +29,7 @@ from clusters.services.observe import observe
 from clusters.services.probe import ProbeFailedError
 from clusters.services.rotate import rotate_credentials
 from federation.core.cycle import decide
+from federation.core.plan import Plan
 from federation.core.spec import JobSpec, parse_spec
 from federation.selectors.attempts import fences_to_look_up
 from federation.selectors.snapshot import take_snapshot
@@ -60,6 +61,7 @@ class House:
     tenant: Tenant
     clusters: dict[str, Cluster] = field(default_factory=dict)
     epoch: int = 0
+    look: Callable[[Plan], object] = lambda _: None  # at each plan before it is written
 
     def spec(
         self,
@@ -120,7 +122,9 @@ class House:
             epoch = epoch or begin_term(now=now)
             tend_clusters(now=now)
             tend_evictions(now=now)
-            commit_plan(plan=decide(take_snapshot(now)), epoch=epoch, now=now)
+            plan = decide(take_snapshot(now))
+            self.look(plan)
+            commit_plan(plan=plan, epoch=epoch, now=now)
             self.epoch = epoch
 
     def deliver(self, name: str, kill: int = 0) -> None:

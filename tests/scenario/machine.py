@@ -53,8 +53,17 @@ class ScenarioMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scenario = Scenario(self.furniture)
+        self.scenario = self.make()
         self.failed = True  # until a step ends well
+
+    def make(self) -> Scenario:
+        """A scenario that begins."""
+        return Scenario(self.furniture)
+
+    @property
+    def moment(self) -> str:
+        """Its time, for people."""
+        return f"{self.scenario.lab.clock():%H:%M:%S.%f}"
 
     @initialize(aurora=SKEW_MS, borealis=SKEW_MS)
     def skew(self, aurora: int, borealis: int) -> None:

@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tests.scenario.machine import ScenarioMachine
 
@@ -15,8 +16,8 @@ _STEP = re.compile(r"\bstate\.(\w+)(\(.*\))\s*$")
 _NO_STEPS = {"holds", "teardown"}
 
 
-def steps_of(text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The steps in a text, each as its name and its values.
+def steps_of(text: str, kind: type) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """The steps of a kind of machine in a text, each as its name and its values.
 
     Raises:
         ValueError: a line names no step of the machine, or its values are no plain ones.
@@ -25,7 +26,7 @@ def steps_of(text: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         match = _STEP.search(line)
         if match is None or match[1] in _NO_STEPS:
             continue
-        if not _is_step(getattr(ScenarioMachine, match[1], None)):
+        if not _is_step(getattr(kind, match[1], None)):
             raise ValueError(f"no such step: {line.strip()}")
         call = ast.parse(f"step{match[2]}", mode="eval").body
         assert isinstance(call, ast.Call)
@@ -38,14 +39,14 @@ def _is_step(method: object) -> bool:
     return any(hasattr(method, mark) for mark in marks)
 
 
-def replay(text: str) -> int:
-    """Runs the steps of a text, with every check; how many there were."""
-    machine = ScenarioMachine()
+def replay(text: str, kind: type[Any] = ScenarioMachine) -> int:
+    """Runs the steps of a text on a machine, with every check; how many there were."""
+    machine = kind()
     number = 0
     try:
         machine.holds()
-        for name, values in steps_of(text):
-            sys.stderr.write(f"{machine.scenario.lab.clock():%H:%M:%S.%f} {name} {dict(values)}\n")
+        for name, values in steps_of(text, kind):
+            sys.stderr.write(f"{machine.moment} {name} {dict(values)}\n")
             getattr(machine, name)(**values)
             machine.holds()
             number += 1

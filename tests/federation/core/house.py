@@ -1,7 +1,6 @@
 """A federation as time goes by, on the pure core: gangs start at once, run, and go when told to.
 
-Nothing fails here by itself. Each tick checks what holds of claims and evictions as long as nobody
-changes quotas, tenants or jobs.
+Nothing fails here by itself. Each tick checks what holds of claims and evictions.
 """
 
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from federation.core.plan import Plan
 from federation.core.snapshot import Holding, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT
 from tests.federation.core.build import held, then
+from tests.quotas.tree.laws import Turns
 
 TICK_MS = 30_000
 GRACES_S = (0, 60, 150)
@@ -23,7 +23,7 @@ class House:
     """`facts` as of the last tick; `runs_ms` is how long each job runs by itself.
 
     `told` says for which job each victim goes and when; `claimed_ms` since when nodes are kept for an
-    owner. `won_from` are the victims of each job that runs or starts on what they left.
+    owner. Claims of `excused` jobs may fail, as something changed since.
     """
 
     facts: Snapshot
@@ -31,7 +31,8 @@ class House:
     waiting: dict[int, WaitingJob] = field(default_factory=dict)
     told: dict[int, tuple[int, int]] = field(default_factory=dict)
     claimed_ms: dict[int, int] = field(default_factory=dict)
-    won_from: dict[int, set[int]] = field(default_factory=dict)
+    excused: set[int] = field(default_factory=set)
+    turns: Turns = field(default_factory=Turns)
 
     def tick(self, come: Iterable[WaitingJob] = ()) -> Plan:
         """What is over ends, jobs come, a cycle decides, all of it comes true."""
@@ -40,7 +41,6 @@ class House:
         for one in facts.holdings:
             if one.leaves and self.told[one.job][1] <= now_ms:
                 back.append(self.waiting[one.job])
-                self.won_from.pop(one.job, None)
                 del self.told[one.job]
             elif (one.started_ms or 0) + self.runs_ms[one.job] > now_ms:
                 stay.append(one)
@@ -53,12 +53,19 @@ class House:
         self._come_true(plan)
         return plan
 
+    def disturb(self) -> None:
+        """Something changed by which what is kept may not be used: quotas, tenants, nodes."""
+        self.excused.update(one.job for one in self.facts.reservations)
+        self.claimed_ms.clear()
+
     def check(self, plan: Plan) -> None:
         """Who claims starts in time, and no two evict each other in turn."""
         now_ms = plan.basis.now_ms
         kept = {one.job: one for one in plan.basis.reservations}
-        # Nothing fails here, so what is kept is used, unless an owner came.
-        assert all(kept[job].service_class == SPOT for job in plan.released)
+        # What is kept is used, unless an owner came.
+        released = set(plan.released) - self.excused
+        assert all(kept[job].service_class == SPOT for job in released)
+        self.excused &= kept.keys()
         for b in plan.bindings:
             since_ms = self.claimed_ms.pop(b.job, None)
             if since_ms is not None:
@@ -66,18 +73,15 @@ class House:
                 assert now_ms <= since_ms + GRACES_S[-1] * 1000 + TICK_MS
         for since_ms in self.claimed_ms.values():
             assert now_ms <= since_ms + GRACES_S[-1] * 1000 + TICK_MS
-        for claim in plan.claims:
-            for victim in claim.victims:
-                assert claim.binding.job not in self.won_from.get(victim.job, ())
+        self.turns.look(plan)
 
     def _come_true(self, plan: Plan) -> None:
         now_ms = plan.basis.now_ms
         for job in plan.released:
-            self.won_from.pop(job, None)
+            self.claimed_ms.pop(job, None)
         for claim in plan.claims:
             if claim.binding.service_class == GUARANTEED:
                 self.claimed_ms[claim.binding.job] = now_ms
-            self.won_from[claim.binding.job] = {victim.job for victim in claim.victims}
             for victim in claim.victims:
                 leaves_ms = now_ms + (victim.grace_ms or 0 if victim.is_running else 0)
                 self.told[victim.job] = (claim.binding.job, leaves_ms)

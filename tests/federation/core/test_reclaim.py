@@ -164,6 +164,16 @@ TABLE: dict[str, tuple[Snapshot, dict[int, str]]] = {
     "as spot nobody for what leaves anyway": (
         facts([borrower(1, priority=501)], [own_spot(7, "n1"), own_spot(8, "n2", leaves=True)]), {},
     ),
+    "as spot nobody elsewhere for what leaves anyway": (
+        facts(
+            [borrower(1, priority=501)],
+            [own_spot(7, "n1"), own_spot(8, "n2"), own_spot(9, "n1", on="c2", leaves=True),
+             holding(6, "n2", on="c2", tenant="gamma")],
+            TWO,
+            ELSEWHERE,
+        ),
+        {},
+    ),
     "as spot when only its borrowing limit is used up": (
         facts(
             [borrower(1, priority=501)], [own_spot(7, "n1"), own_spot(8, "n2")], FOUR,

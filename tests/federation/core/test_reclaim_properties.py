@@ -1,11 +1,9 @@
 """Reclaim on small random federations, against oracles by force; and as time goes by."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any
-from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +11,6 @@ from hypothesis import strategies as st
 from clusters.core.resources import left_of
 from clusters.core.topology import NodeRoom
 from federation.core.cycle import decide
-from federation.core.plan import Claim
-from federation.core.reclaim import is_spared
 from federation.core.snapshot import Holding, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT, Cohort, QuotaRow, Use
 from tests.federation.core.build import (
@@ -32,6 +28,7 @@ from tests.federation.core.build import (
     then,
 )
 from tests.federation.core.house import TICK_MS, House
+from tests.quotas.tree.laws import check_claims, check_plan
 
 PATHS = ("acme", "acme/a", "acme/b", "beta")
 GANGS = ("1x4", "1x8", "2x4", "2x8", "3x8")
@@ -124,122 +121,12 @@ def _federation(seed: int) -> Snapshot:
 FEDERATIONS = st.integers(0, 2**32).map(_federation)
 
 
-def _claimant(claim: Claim) -> Holding:
-    """The gang that a claim is for, as if it ran."""
-    b = claim.binding
-    names = " ".join(b.nodes)
-    one = holding(b.job, names, on=b.cluster_name, service_class=b.service_class)
-    return replace(one, tenant=b.tenant, shape=b.shape, is_lost=True)  # nobody evicts it
-
-
-def _starts(
-    facts: Snapshot, stay: Iterable[Holding], waiting: WaitingJob, service_class: str
-) -> bool:
-    """Whether the job, alone, would be bound in the class when only these are there."""
-    alone = held(replace(facts, jobs=(waiting,), reservations=()), stay)
-    return any(b.service_class == service_class for b in decide(alone).bindings)
-
-
-def _owed(facts: Snapshot, stay: Iterable[Holding]) -> dict[UUID, int]:
-    """By tenant the lowest priority of jobs that wait inside its guarantee when these stay."""
-    stay = list(stay)
-    lineages = {t.id: t.lineage for t in facts.tenants}
-    quotas = Cohort(facts.quotas, lineages, [h.use for h in stay])
-    served, lowest = {h.job for h in stay}, dict[UUID, int]()
-    for one in facts.jobs:
-        if one.wanted_class == SPOT or one.id in served:
-            continue
-        gpus, places = (
-            one.ask.options[0].shape.gpus,
-            [c for c in facts.clusters if one.ask.allows(c.name)],
-        )
-        headrooms = [quotas.headroom(one.tenant, "h100", c.id, GUARANTEED) for c in places]
-        if any(headroom.holds(gpus) for headroom in headrooms):
-            lowest[one.tenant] = min(one.priority, lowest.get(one.tenant, one.priority))
-    return lowest
-
-
-def _may_be_evicted(
-    facts: Snapshot,
-    held: Holding,
-    waiting: WaitingJob,
-    service_class: str,
-    owed: Mapping[UUID, int],
-) -> bool:
-    """The rule by its words."""
-    is_own = held.tenant == waiting.tenant
-    if held.leaves or held.is_lost:
-        return False
-    is_new = held.started_ms is None and held.since_ms + facts.policy.min_run_ms > facts.now_ms
-    is_safe = is_new or is_spared(held, facts.policy, facts.now_ms)
-    is_outranked = is_own and held.priority < waiting.priority and not is_safe
-    if service_class == SPOT:
-        shields = held.wanted_class == "auto" and held.priority > owed.get(held.tenant, 1000)
-        may_turn = waiting.wanted_class == SPOT and held.wanted_class == "auto"
-        return held.service_class == SPOT and is_outranked and not shields and not may_turn
-    if held.service_class == SPOT:
-        is_ahead = held.wanted_class == "auto" and held.priority > waiting.priority
-        return not (is_own and is_ahead)
-    return is_outranked
-
-
 @settings(max_examples=250)
 @given(FEDERATIONS)
 def test_victims_are_few_and_allowed_and_their_claimant_starts(facts: Snapshot) -> None:
     plan = decide(facts)
-    jobs = {one.id: one for one in facts.jobs}
-    after = then(facts, plan)
-    now = [h for h in after.holdings if h.since_ms == NOW_MS and h.job in jobs]  # bound just now
-    free = [b.job for b in plan.bindings if b.service_class == GUARANTEED]
-    stay = [h for h in facts.holdings if not h.goes] + [h for h in now if h.job in free]
-    gone: set[int] = set()
-    owed: dict[UUID, int] = {}
-    spot = [claim for claim in plan.claims if claim.binding.service_class == SPOT]
-    assert tuple(plan.claims[len(plan.claims) - len(spot) :]) == tuple(spot)  # owners come first
-    for claim in (*plan.claims, None):
-        if claim is (spot[0] if spot else None):
-            _nobody_waits_for_more(facts, stay, GUARANTEED, {})
-            stay += [h for h in now if h.job not in free]
-            owed = _owed(facts, stay)
-        if claim is None:
-            break
-        service_class = claim.binding.service_class
-        waiting, victims = jobs[claim.binding.job], {held.job for held in claim.victims}
-        assert all(
-            _may_be_evicted(facts, held, waiting, service_class, owed) for held in claim.victims
-        )
-        assert victims.isdisjoint(gone)
-        gone |= victims
-        without = [h for h in stay if h.job not in victims]
-        assert _starts(facts, without, waiting, service_class)
-        for spared in claim.victims:
-            assert not _starts(facts, [*without, spared], waiting, service_class)
-        stay = [*without, _claimant(claim)]
-    _within_totals(facts, stay)
-    _nobody_waits_for_more(facts, stay, SPOT, owed)
-
-
-def _nobody_waits_for_more(
-    facts: Snapshot, stay: list[Holding], service_class: str, owed: Mapping[UUID, int]
-) -> None:
-    """Nobody waits whom more evictions would help; as spot, whom evictions at all would."""
-    for waiting in facts.jobs:
-        if waiting.wanted_class in (service_class, "auto") and waiting.id not in {
-            h.job for h in stay
-        }:
-            hard = [h for h in stay if not _may_be_evicted(facts, h, waiting, service_class, owed)]
-            helps = _starts(facts, hard, waiting, service_class)
-            assert not helps or (service_class == SPOT and _starts(facts, stay, waiting, SPOT))
-
-
-def _within_totals(facts: Snapshot, stay: Iterable[Holding]) -> None:
-    gpus: Counter[tuple[Any, str]] = Counter()
-    for one in stay:
-        for name in one.nodes:
-            gpus[one.cluster, name] += one.shape.per_node.gpus
-    for c in facts.clusters:
-        for n in c.flavors[0].nodes:
-            assert gpus[c.id, n.name] + n.foreign.gpus <= n.total.gpus
+    check_plan(plan)
+    check_claims(plan)
 
 
 @settings(max_examples=150)
