@@ -154,7 +154,8 @@ class Backend(Protocol):
     def set_limits(self, wanted: Mapping[str, Mapping[str, int]], name: str) -> dict[str, str]:
         """Set limits on GPUs by account and resource; of each account, why not ("" = it is set).
 
-        Nothing else of an account is changed, and none is made. `name` is the cluster's own
+        What is set already may be named, too: Slurm needs a sibling at times. Nothing else of an
+        account is changed, and none is made. `name` is the cluster's own
         (`LimitsSeen.name`). May raise only before anything was written (capability `limits`).
         """
         ...

@@ -9,6 +9,7 @@ from federation.api import (
     jobs,
     limits,
     queue,
+    quota_mirror,
     quotas,
     reconciler,
     simulations,
@@ -31,6 +32,11 @@ job_urls = [
 ]
 urlpatterns = [
     path("clusters/<slug:name>", fleet.Member.as_view(), name="cluster"),
+    path(
+        "clusters/<slug:name>/quota-mirror",
+        quota_mirror.QuotaMirror.as_view(),
+        name="quota_mirror",
+    ),
     path("queue", queue.Queue.as_view(), name="queue"),
     path("reconciler", reconciler.Reconciler.as_view(), name="reconciler"),
     path("reconciler/cases", reconciler.Cases.as_view(), name="cases"),

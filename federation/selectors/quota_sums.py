@@ -126,7 +126,7 @@ def standing(now: datetime) -> Standing:
     tenants = list(Tenant.objects.values_list("id", "path", "lineage"))
     lineages = {key: tuple(lineage) for key, _, lineage in tenants}
     rows = rows_at(rows_as_set(), grants_from(now), to_ms(now))
-    uses = _uses()
+    uses = uses_now()
     cohort = Cohort(rows, lineages, uses)
     made = commitments(rows, lineages)
     victims = _victims(now)
@@ -209,7 +209,7 @@ def _topmost(held: Mapping[UUID, QuotaRow], lineages: Lineages) -> int:
     )
 
 
-def _uses() -> list[Use]:
+def uses_now() -> list[Use]:
     """GPUs of open attempts, summed by tenant, flavor, cluster and class. One query."""
     gpus: Counter[tuple[UUID, str, UUID, str]] = Counter()
     for tenant, flavor, cluster, service_class, nodes, per_node in OPEN_ATTEMPTS.values_list(

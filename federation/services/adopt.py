@@ -307,7 +307,12 @@ def _gang(claim: Claim, site: _Site, job: Job) -> Gang:
     )
     return gang_of(
         binding,
-        {"uuid": job.uuid, "name": job.name, "spec": job.spec},
+        {
+            "uuid": job.uuid,
+            "name": job.name,
+            "spec": job.spec,
+            "tenant__path": job.tenant.path,
+        },
         person=ClusterAccount(account=account, home=known.home if known else ""),
         options=site.cluster.options,
     )

@@ -13,6 +13,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Subquery
 
+from clusters.core.charging import charge_of
 from clusters.core.gang import Gang
 from clusters.models import Cluster, ClusterAccount, Command
 from federation.core.lifecycle import JobState
@@ -171,10 +172,10 @@ def _lock_facts(plan: Plan) -> _Facts:
     jobs = (
         Job.objects.filter(id__in=[binding.job for binding in bindings])
         .order_by("id")
-        .select_for_update(no_key=True)
+        .select_for_update(no_key=True, of=("self",))
         .annotate(has_open_attempt=Exists(_OPEN), saved_path=Subquery(_SAVED_PATH))
         .values("id", "uuid", "version", "state", "cancel_asked_at", "name", "tenant_id", "spec",
-                "has_open_attempt", "saved_step", "saved_path")
+                "tenant__path", "has_open_attempt", "saved_step", "saved_path")
     )  # fmt: skip
     return _Facts(
         clusters={row["id"]: row for row in clusters},
@@ -251,7 +252,7 @@ def _order(binding: Binding, facts: _Facts) -> _Order:
 def gang_of(
     binding: Binding, job: Mapping[str, Any], *, person: ClusterAccount, options: Mapping[str, str]
 ) -> Gang:
-    """What the backend is told. `options` are the cluster's: `charge`, `qos.<class>`.
+    """What the backend is told. `options` are the cluster's: `charge.*`, `qos.<class>`.
 
     A person's home there is where a job without a working directory runs, and its HOME.
     """
@@ -261,7 +262,7 @@ def gang_of(
         fence=fence(job["uuid"], binding.number),
         title=job["name"],
         account=person.account,
-        charge=options.get("charge", ""),
+        charge=charge_of(options, job["tenant__path"]),
         queue=binding.queue,
         service_class=options.get(f"qos.{binding.service_class}", ""),
         shape=binding.shape,

@@ -74,6 +74,15 @@ def test_a_binding_is_an_attempt_an_order_an_event_and_a_changed_job() -> None:
     assert Decision.objects.get().bound[0]["job"] == str(job.uuid)
 
 
+def test_a_job_is_charged_to_the_account_of_its_tenant() -> None:
+    world = World()
+    named = {"charge": "all", f"charge.{world.tenant.path}": "theirs"}
+    Cluster.objects.update(options=named)
+    world.job()
+    commit()
+    assert Gang.from_json(Command.objects.get().payload).charge == "theirs"
+
+
 def test_what_was_promised_is_not_promised_again() -> None:
     world = World()
     world.job(nodes=3)

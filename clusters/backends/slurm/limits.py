@@ -9,7 +9,7 @@ What 22.05.8 does with `POST associations`, run live:
   came from the parent become explicit. An account that may inherit some is not written here.
 - It also orders the account to be moved below its own parent. Where it is the parent's first child
   already, slurmdbd drops the whole order, and the answer is 200 without errors: so all is read back,
-  and what was dropped is tried again after its siblings, which then stand before it.
+  and what was dropped is sent again after a sibling among those wanted, which then stands first.
 - Of several associations in one body some can be dropped so: one goes at a time.
 
 Other versions have not been run live: they are read, and the commands are shown.
@@ -21,11 +21,11 @@ from typing import Any
 
 from clusters.backends.slurm.client import SlurmClient
 from clusters.backends.slurm.values import Json, number, words
-from clusters.core.backend import BackendError, BackendRejectedError
+from clusters.core.backend import BackendAmbiguousError, BackendError, BackendRejectedError
 from clusters.core.limits import ANY_GPU, LimitHolder, LimitsSeen, Obstacle
 
 NO_RIGHT = "2002"
-NOT_TAKEN = "Slurm answered without an error and changed nothing"
+NOT_TAKEN = "Slurm said yes and changed nothing, as 22.05 does to its parent's first account"
 _ADMINS = {"operator", "administrator"}
 # Kinds of limits that an account inherits from the one above, and so cannot be told from its own.
 _INHERITED = (("minutes", "per", "job"), ("minutes", "total"), ("per", "job"), ("per", "node"))
@@ -75,31 +75,107 @@ def set_limits(
 ) -> dict[str, str]:
     """Sets limits of accounts of the cluster of this name; of each, why it was not taken ("" = is).
 
-    What is there already is not sent. Other limits, people, parents and shares stay as they are.
+    What is there already is not sent, unless to stand before a sibling whose order was dropped.
+    Other limits, people, parents and shares stay as they are.
 
     Raises:
         BackendError: before anything was written.
     """
-    told = dict.fromkeys(wanted, "")
-    is_written = False
-    for is_last in (False, True):
-        rows = [row for row in _associations(client) if row.get("cluster") == name]
-        holders = {one.account: one for one in _holders(rows) if not one.user}
-        left = [one for one in wanted if not told[one] and not _holds(holders, one, wanted[one])]
-        for account in left:
+    setting = _Setting(client, wanted, name)
+    setting.all_once()
+    setting.what_was_dropped()
+    return setting.told()
+
+
+class _Setting:
+    """One run of `set_limits`: what is wanted, what was read last, what was told of each account."""
+
+    def __init__(
+        self, client: SlurmClient, wanted: Mapping[str, Mapping[str, int]], name: str
+    ) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._name = name
+        self._told = dict.fromkeys(wanted, "")
+        self._is_written = False
+        self._first: dict[str, str] = {}  # by parent, the child that stands first by our doing
+        self._look()
+
+    def all_once(self) -> None:
+        """Sends what differs."""
+        for account in self._left():
+            self._send(account)
+
+    def what_was_dropped(self) -> None:
+        """Sends again what was not taken, after a sibling has been put before it."""
+        if not self._left():
+            return
+        self._look()
+        for account in self._left():
+            parent = self._parent(account)
+            if self._first.get(parent) == account:
+                for sibling in [
+                    one for one in self._wanted if self._may_stand_before(one, account)
+                ][:1]:
+                    self._send(sibling)
+            self._send(account)
+
+    def told(self) -> dict[str, str]:
+        """What came of each account, read back."""
+        if self._is_written:
             try:
-                _write(client, _row_of(rows, account), holders.get(account), wanted[account])
-                is_written = True
+                self._look()
             except BackendError as error:
-                if not is_written and not isinstance(error, BackendRejectedError):
-                    raise
-                if error.code == NO_RIGHT:
-                    told |= dict.fromkeys(left[left.index(account) :], error.words)
-                    break
-                told[account] = error.words
-        if is_last or not left:
-            break
-    return told | _not_taken(client, wanted, told, name)
+                unread = f"not read back: {error.words}"
+                return {one: said or unread for one, said in self._told.items()}
+        return {
+            one: said or ("" if self._holds(one) else NOT_TAKEN) for one, said in self._told.items()
+        }
+
+    def _look(self) -> None:
+        rows = _associations(self._client)
+        self._rows = [row for row in rows if row.get("cluster") == self._name]
+        self._holders = {one.account: one for one in _holders(self._rows) if not one.user}
+
+    def _left(self) -> list[str]:
+        return [one for one in self._wanted if not self._told[one] and not self._holds(one)]
+
+    def _holds(self, account: str) -> bool:
+        held = self._holders[account].gpus if account in self._holders else {}
+        return all(held.get(resource) == count for resource, count in self._wanted[account].items())
+
+    def _parent(self, account: str) -> str:
+        return self._holders[account].parent if account in self._holders else ""
+
+    def _may_stand_before(self, sibling: str, account: str) -> bool:
+        return (
+            sibling != account
+            and self._parent(sibling) == self._parent(account)
+            and self._holds(sibling)
+            and not self._holders[sibling].fixed
+        )
+
+    def _send(self, account: str) -> None:
+        """One order. No right to it is no right to any other."""
+        if self._told[account]:
+            return
+        try:
+            _write(
+                self._client,
+                _row_of(self._rows, account),
+                self._holders.get(account),
+                self._wanted[account],
+            )
+        except BackendAmbiguousError:
+            pass  # reading back tells
+        except BackendError as error:
+            if not self._is_written and not isinstance(error, BackendRejectedError):
+                raise
+            are_refused = self._left() if error.code == NO_RIGHT else [account]
+            self._told |= dict.fromkeys(are_refused, error.words)
+            return
+        self._is_written = True
+        self._first[self._parent(account)] = account
 
 
 def limit_command(name: str, account: str, gpus: Mapping[str, int]) -> str:
@@ -107,25 +183,6 @@ def limit_command(name: str, account: str, gpus: Mapping[str, int]) -> str:
     limits = ",".join(f"gres/{resource}={count}" for resource, count in sorted(gpus.items()))
     where = f"where name={shlex.quote(account)} cluster={shlex.quote(name)}"
     return f"sacctmgr -i modify account {where} set GrpTRES={limits}"
-
-
-def _not_taken(
-    client: SlurmClient,
-    wanted: Mapping[str, Mapping[str, int]],
-    told: Mapping[str, str],
-    name: str,
-) -> dict[str, str]:
-    try:
-        rows = [row for row in _associations(client) if row.get("cluster") == name]
-    except BackendError as error:
-        unread = f"not read back: {error.words}"
-        return {account: unread for account, said in told.items() if not said}
-    holders = {one.account: one for one in _holders(rows) if not one.user}
-    return {
-        account: NOT_TAKEN
-        for account, said in told.items()
-        if not said and not _holds(holders, account, wanted[account])
-    }
 
 
 def _write(
@@ -239,8 +296,3 @@ def _same(own: Sequence[Json], above: Sequence[Json]) -> bool:
         {(one.get("id"), one.get("count")) for one in own}
         & {(one.get("id"), one.get("count")) for one in above}
     )
-
-
-def _holds(holders: Mapping[str, LimitHolder], account: str, gpus: Mapping[str, int]) -> bool:
-    held = holders[account].gpus if account in holders else {}
-    return all(held.get(resource) == count for resource, count in gpus.items())

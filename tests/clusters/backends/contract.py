@@ -7,6 +7,7 @@ import pytest
 
 from clusters.backends.slurm import SlurmBackend
 from clusters.backends.slurm.client import SlurmClient
+from clusters.backends.slurm.limits import NOT_TAKEN
 from clusters.core.backend import (
     NOT_RUNNING,
     BackendAmbiguousError,
@@ -342,7 +343,10 @@ def sets_limits_of_accounts_and_nothing_else(site: Site) -> None:
     taken = {second: {"gpu": all_gpus, "gpu:h100": 32}}
     assert site.backend().set_limits(taken, seen.name) == {second: ""}
     told = site.backend().set_limits({second: {"gpu": all_gpus + 1}}, seen.name)
-    assert told == {second: "Slurm answered without an error and changed nothing"}
+    assert told == {second: NOT_TAKEN}
+    taken = {second: {"gpu": all_gpus + 1, "gpu:h100": 32}}
+    beside = {first: {"gpu:h100": 16}, **taken}  # which is set already, and steps before it
+    assert site.backend().set_limits(beside, seen.name) == {first: "", second: ""}
     after = site.backend().limits()
     known = {first: {"gpu:h100": 16}, second: taken[second]}
     for before in seen.holders:

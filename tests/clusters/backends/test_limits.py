@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.backends.slurm.limits import limit_command
+from clusters.backends.slurm.limits import NOT_TAKEN, limit_command
 from clusters.backends.slurm.values import Json
 from clusters.core.backend import BackendRejectedError, BackendUnavailableError
 from tests.clusters.backends.fake import Answer, Table, backend, faulty, reply
@@ -104,7 +104,7 @@ def test_an_account_that_may_inherit_is_not_written(account: Json, words: str) -
 def test_what_was_dropped_without_a_word_is_tried_again_and_told() -> None:
     asked = table(row("vis", "root"))
     told = backend(asked).set_limits({"vis": {"gpu:h100": 16}}, "alpha")
-    assert told == {"vis": "Slurm answered without an error and changed nothing"}
+    assert told == {"vis": NOT_TAKEN}
     assert len(sent(asked)) == 2
 
 
@@ -147,3 +147,11 @@ def test_the_command_names_one_account_of_one_cluster() -> None:
         "sacctmgr -i modify account where name=vis cluster=alpha "
         "set GrpTRES=gres/gpu=20,gres/gpu:h100=16"
     )
+
+
+def test_a_sibling_in_step_is_put_before_an_account_whose_order_was_dropped() -> None:
+    asked = table(row("vis", "root"), row("spe", "root", gpus(8)), row("sub", "spe", gpus(8)))
+    wanted = {"sub": {"gpu:h100": 8}, "spe": {"gpu:h100": 8}, "vis": {"gpu:h100": 16}}
+    backend(asked).set_limits(wanted, "alpha")
+    told = [(one["account"], one["max"]["tres"]["total"][0]["count"]) for one in sent(asked)]
+    assert told == [("vis", 16), ("spe", 8), ("vis", 16)]

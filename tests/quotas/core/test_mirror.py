@@ -56,6 +56,7 @@ WORKED = [row(ACME, 64, 32), row(VISION, 24, 16), row(SPEECH, 16, None)]
         # Lowered below what is in use: that goes on, and nothing is added to it.
         ([row(ACME, 10, 4)], {VISION}, [use(VISION, 20)], 20 + 4),
         ([row(ACME, 10, 4)], {VISION}, [use(VISION, 9, SPOT)], 10 + 9),
+        ([WORKED[0], row(VISION, 0, 0), WORKED[2]], {VISION}, [use(VISION, 30)], 30 + 18),
         # A quota that was taken away: its use goes on beside what others may have.
         ([row(BETA, 5)], {VISION, BETA}, [use(VISION, 3)], 5 + 3),
         # One over its guarantee keeps nothing from its sibling's own.
