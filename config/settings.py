@@ -32,6 +32,7 @@ def _database(url: str) -> dict[str, object]:
 
 DATABASES = {"default": _database(ENVIRONMENT.database_url)}
 DATABASE_DIRECT_URL = ENVIRONMENT.database_direct_url
+IS_POOLED = ENVIRONMENT.database_url != ENVIRONMENT.database_direct_url
 KEEP_DAYS = {  # tables that are kept by month
     "tenancy_event": ENVIRONMENT.keep_events_days,
     "federation_decision": ENVIRONMENT.keep_decisions_days,

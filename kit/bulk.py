@@ -3,12 +3,16 @@
 For the few paths where that cost counts. No model code runs; the database checks everything.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import msgspec
+from django.conf import settings
 from django.db import connection
 from django.db.models import NOT_PROVIDED, Field, Model
 from django.db.models.base import ModelState
@@ -17,14 +21,21 @@ from django.db.models.expressions import RawSQL
 Row = tuple[Any, ...]
 _ENCODER = msgspec.json.Encoder()
 SomeModel = TypeVar("SomeModel", bound=Model)
+_PLACE = re.compile("%s")
+_KEPT: MutableMapping[Any, dict[str, str]] = WeakKeyDictionary()  # by connection: calls by SQL
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """SQL text with `%s` for each parameter."""
+    """SQL text with `%s` for each parameter.
+
+    `is_kept`: the database plans it once for each connection, which for a small one is most of its
+    work. For texts of which there are few.
+    """
 
     sql: str
     params: tuple[Any, ...] = ()
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +54,35 @@ def run(*statements: Statement) -> list[list[Row]]:
     """
     with connection.cursor() as cursor:
         cursor.execute(
-            "; ".join(statement.sql for statement in statements),
+            "; ".join(map(_text, statements)),
             [value for statement in statements for value in statement.params],
         )
         results = cursor.cursor  # psycopg's own; here already, so nothing of Django's is needed
         return [results.fetchall() if results.pgresult.nfields else [] for _ in results.results()]
+
+
+def _text(statement: Statement) -> str:
+    """What is sent: its SQL, or the name under which this connection keeps its plan.
+
+    A pooler may hand every transaction another connection, so behind one nothing is kept.
+    """
+    if not statement.is_kept or settings.IS_POOLED:
+        return statement.sql
+    kept = _KEPT.get(connection.connection)
+    if kept is None:
+        kept = _KEPT[connection.connection] = {}
+    return kept.get(statement.sql) or _keep(statement, kept)
+
+
+def _keep(statement: Statement, kept: dict[str, str]) -> str:
+    """Has this connection plan a statement under a name; what calls it from now on."""
+    name, numbers = f"kept_{len(kept)}", count(1)
+    numbered = _PLACE.sub(lambda _: f"${next(numbers)}", statement.sql).replace("%%", "%")
+    with connection.wrap_database_errors:
+        connection.connection.execute(f"PREPARE {name} AS {numbered}")
+    given = ", ".join(["%s"] * len(statement.params))
+    kept[statement.sql] = f"EXECUTE {name}" + (f" ({given})" if given else "")
+    return kept[statement.sql]
 
 
 def insert_rows(
@@ -88,7 +123,8 @@ def insertion(
     shared = {**defaults.same, **shared}
     names = tuple(rows[0]), tuple(shared), tuple(returning)
     sql = _insert_sql(model, *names, ignore_conflicts=ignore_conflicts)
-    return Statement(sql, (as_json(rows), *([as_json(shared)] if shared else [])))
+    params = (as_json(rows), *([as_json(shared)] if shared else []))
+    return Statement(sql, params, is_kept=True)
 
 
 def update_rows(

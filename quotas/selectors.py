@@ -264,7 +264,7 @@ def rows_by_id(limits: QuerySet[Limit]) -> dict[int, LimitRow]:
 
 
 # Whether there is any limit at all: rides along where others are read in one round trip.
-ANY_LIMIT = Statement("SELECT 1 FROM quotas_limit LIMIT 1")
+ANY_LIMIT = Statement("SELECT 1 FROM quotas_limit LIMIT 1", is_kept=True)
 _LIMIT = (
     "user_id",
     "label",

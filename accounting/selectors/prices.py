@@ -20,7 +20,8 @@ _SCOPE = ["flavor_id", "service_class", "cluster_id", "tenant_id"]
 # Every submit reads them, so the ORM is left out.
 ALL_PRICES = Statement(
     "SELECT id, flavor_id, service_class, cluster_id, tenant_id, nano_per_gpu_hour,"
-    " currency, effective_from FROM accounting_price"
+    " currency, (extract(epoch FROM effective_from) * 1000)::bigint FROM accounting_price",
+    is_kept=True,
 )
 
 
@@ -29,8 +30,8 @@ def whole_book(rows: Iterable[Row] | None = None) -> PriceBook:
     if rows is None:
         (rows,) = run(ALL_PRICES)
     return PriceBook(
-        PriceEntry(key, flavor, kind, cluster, tenant, nano, currency, to_ms(since))
-        for key, flavor, kind, cluster, tenant, nano, currency, since in rows
+        PriceEntry(key, flavor, kind, cluster, tenant, nano, currency, since_ms)
+        for key, flavor, kind, cluster, tenant, nano, currency, since_ms in rows
     )
 
 

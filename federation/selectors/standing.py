@@ -12,7 +12,7 @@ from federation.selectors.fleet import take_fleet
 from kit.bulk import Row, Statement, run
 
 MOST_PEOPLE = 1_000
-REVISIONS = Statement("SELECT id, revision FROM clusters_cluster ORDER BY id")
+REVISIONS = Statement("SELECT id, revision FROM clusters_cluster ORDER BY id", is_kept=True)
 _REMEMBERED: dict[UUID, tuple[tuple[Row, ...], tuple[FleetView, ...]]] = {}
 
 

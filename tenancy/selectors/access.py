@@ -38,6 +38,7 @@ def token_principal(token: str, now: datetime) -> Principal | None:
             " WHERE token.digest = %s AND token.revoked_at IS NULL AND token.expires_at > %s"
             " AND person.is_active",
             (digest(token), now),
+            is_kept=True,
         )
     )
     for token_id, scopes, *person in found:
@@ -84,6 +85,7 @@ def tenants_statement(user: User, paths: set[str], at_least: str) -> Statement:
         f" WHERE held.user_id = %s AND held.role IN ({_places(roles)})"
         " AND held.tenant_id = ANY(tenant.lineage)))",
         (*paths, user.is_superuser, user.pk, *roles),
+        is_kept=len(paths) == 1,
     )
 
 

@@ -1,10 +1,12 @@
 """Rows in and out without the ORM, and whether a kept connection still stands."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from django.db import connection
+from django.db import ProgrammingError, connection, transaction
 from pytest_django import DjangoAssertNumQueries
 
 from kit.bulk import (
@@ -19,6 +21,7 @@ from kit.bulk import (
 )
 from kit.postgres.base import DatabaseWrapper
 from tenancy.models import Event, Tenant
+from tenancy.services.records import Change, write_events
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -132,3 +135,62 @@ def test_what_an_instance_was_not_given_is_read_when_asked_for(
         assert (tenant.id, tenant.name) == (row["id"], "a")
     with django_assert_num_queries(1):
         assert tenant.title == "A"
+
+
+def kept_plans() -> list[str]:
+    sql = "SELECT statement FROM pg_prepared_statements WHERE name LIKE 'kept%%'"
+    return [text for (text,) in run(Statement(sql))[0]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_kept_statement_is_planned_once_for_each_connection() -> None:
+    asked = Statement("SELECT %s::int + 1, %s::text", (1, "a; %s 'b'"), is_kept=True)
+    connection.close()
+    for number in range(3):
+        given = replace(asked, params=(number, "a; %s 'b'"))
+        assert run(given, given) == [[(number + 1, "a; %s 'b'")]] * 2
+    assert len(kept_plans()) == 1
+    connection.close()  # as after a minute, or when the server restarts
+    assert run(asked) == [[(2, "a; %s 'b'")]]
+    assert len(kept_plans()) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_rolled_back_takes_no_plan_with_it() -> None:
+    asked = Statement("SELECT %s::int", (1,), is_kept=True)
+    with transaction.atomic():
+        run(asked)
+        transaction.set_rollback(True)
+    assert run(asked) == [[(1,)]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_cannot_be_planned_is_told_as_any_other_fault() -> None:
+    for _ in range(2):
+        with pytest.raises(ProgrammingError):
+            run(Statement("SELECT FROM nowhere_at_all", is_kept=True))
+    assert run(Statement("SELECT 1", is_kept=True)) == [[(1,)]]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_behind_a_pooler_nothing_is_kept(settings: Any) -> None:
+    settings.IS_POOLED = True
+    connection.close()
+    assert run(Statement("SELECT %s::int", (4,), is_kept=True)) == [[(4,)]]
+    assert kept_plans() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_kept_insertion_goes_on_when_its_table_gets_a_column() -> None:
+    """As in an upgrade: old processes go on under the new schema."""
+    with connection.cursor() as cursor:
+        write_events(changes=[Change("a.b", "one", None)], now=NOW)
+        cursor.execute("ALTER TABLE tenancy_event ADD COLUMN novelty int DEFAULT 7")
+        try:
+            write_events(changes=[Change("a.b", "two", None)], now=NOW)
+        finally:
+            cursor.execute("ALTER TABLE tenancy_event DROP COLUMN novelty")
+        write_events(changes=[Change("a.b", "three", None)], now=NOW)
+    assert list(Event.objects.order_by("id").values_list("subject", flat=True)) == [
+        "one", "two", "three",
+    ]  # fmt: skip
