@@ -271,13 +271,14 @@ class Asker:
 class Book:
     """One tenant's quota and prices in a draft, by site and class."""
 
-    __slots__ = ("_draft", "_limits", "_prices", "_tenant")
+    __slots__ = ("_draft", "_limits", "_prices", "_prices_at", "_tenant")
 
     def __init__(self, draft: Draft, tenant: TenantView) -> None:
         self._draft = draft
         self._tenant = tenant
         self._limits: dict[tuple[str, str, str], Limits] = {}
-        self._prices: dict[tuple[str, UUID, str], int | None] = {}
+        self._prices: dict[tuple[str, str, str], int | None] = {}
+        self._prices_at: dict[tuple[str, UUID, str], int | None] = {}
 
     def headroom(self, site: Site, service_class: str) -> Headroom:
         """How much more of the class the tenant may take at the site."""
@@ -294,12 +295,15 @@ class Book:
 
     def price(self, site: Site, service_class: str) -> int | None:
         """Nano-units per GPU-hour in force now at the site, or None."""
-        return self.price_at(site.flavor.name, site.cluster.id, service_class)
+        key = (site.flavor.name, site.cluster.name, service_class)
+        if key not in self._prices:
+            self._prices[key] = self.price_at(site.flavor.name, site.cluster.id, service_class)
+        return self._prices[key]
 
     def price_at(self, flavor: str, cluster: UUID, service_class: str) -> int | None:
         """Nano-units per GPU-hour in force now for a flavor on a cluster, or None."""
         key = (flavor, cluster, service_class)
-        if key not in self._prices:
+        if key not in self._prices_at:
             found = self._draft.snapshot.prices.lookup(
                 flavor=flavor,
                 service_class=service_class,
@@ -307,8 +311,9 @@ class Book:
                 lineage=self._tenant.lineage,
                 at_ms=self._draft.snapshot.now_ms,
             )
-            self._prices[key] = found.nano_per_gpu_hour if isinstance(found, PriceEntry) else None
-        return self._prices[key]
+            nano = found.nano_per_gpu_hour if isinstance(found, PriceEntry) else None
+            self._prices_at[key] = nano
+        return self._prices_at[key]
 
     def allows(self, site: Site, service_class: str) -> bool:
         """Whether quota and price let the option's gang run at the site in the class."""

@@ -9,6 +9,7 @@ shares: the one whose next job waits longest.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from operator import itemgetter
 from uuid import UUID
 
 from federation.core.draft import Draft
@@ -127,18 +128,67 @@ class Turns(Iterator[Line]):
             heappush(above.heap, (self._shares.of(what.tenant), queued_ms, first, what))
 
 
+# A job in a queue to be ranked: since when it waits, its id, the flavor and GPUs that it would get.
+_Entry = tuple[int, int, str, int]
+
+
 def rank(jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares) -> tuple[int, ...]:
     """The queue as people see it: the order in which the jobs would go if each one got its turn.
 
-    `shares` count the grants, so they are of no use afterwards.
+    That is the order in which `Turns` gives them when every job is granted its first option. What
+    a subtree is granted is decided within it alone, so each is ordered by itself, from the leaves
+    up, and merged into the one above.
     """
-    order = []
-    for line in Turns(jobs, lineages, shares):
-        job = next(iter(line))
-        order.append(job.id)
-        option = job.ask.options[0]
-        shares.grant(job.tenant, option.flavor, option.shape.gpus)
-    return tuple(order)
+    lines: dict[UUID, list[_Entry]] = {}
+    below: dict[UUID | None, dict[UUID, None]] = {None: {}}
+    for tenant, line in jobs.items():
+        lines[tenant] = list(map(_entry, line))
+        above: UUID | None = None
+        for node in lineages[tenant]:
+            below.setdefault(above, {})[node] = None
+            above = node
+
+    def ranked(node: UUID | None) -> list[_Entry]:
+        parts = []
+        if node is not None and node in lines:
+            own = lines[node]
+            parts.append((shares.course_of_own(node, _grants(own)), own))
+        for child in below.get(node, ()):
+            subtree = ranked(child)
+            parts.append((shares.course(child, _grants(subtree)), subtree))
+        return _merged(parts)
+
+    return tuple([entry[1] for entry in ranked(None)])
+
+
+def _entry(job: WaitingJob) -> _Entry:
+    option = job.ask.options[0]
+    return job.queued_ms, job.id, option.flavor, option.shape.gpus
+
+
+def _grants(entries: Iterable[_Entry]) -> Iterator[tuple[str, int]]:
+    return (entry[2:] for entry in entries)
+
+
+def _merged(parts: Sequence[tuple[Iterable[int], list[_Entry]]]) -> list[_Entry]:
+    """The parts' entries in the order of their turns; each part comes with its share at each one.
+
+    The lowest share goes first, then the entry that waits longest. What stands behind an entry in
+    its part goes after it, even where it would come before it by that measure: at once, as nobody
+    else comes between. So an entry goes by the highest measure up to itself, and a stable sort
+    does all.
+    """
+    if len(parts) == 1:
+        return parts[0][1]
+    keyed: list[tuple[tuple[int, _Entry], _Entry]] = []
+    for course, entries in parts:
+        highest: tuple[int, _Entry] | tuple[()] = ()
+        for measure in zip(course, entries, strict=True):
+            if measure > highest:
+                highest = measure
+            keyed.append((highest or measure, measure[1]))
+    keyed.sort(key=itemgetter(0))
+    return [entry for _, entry in keyed]
 
 
 def in_turn(

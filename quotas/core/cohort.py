@@ -146,6 +146,7 @@ class _Book:
         self.accounts: dict[UUID, _Account] = {}
         self.idle: int | None = None
         self.kept = 0  # by the topmost rows
+        self.changes = 0  # so often has what is used, kept or idle changed
         for row in sorted(rows, key=lambda row: len(lineages[row.tenant])):
             account = self.accounts[row.tenant] = _Account(row, self.nearest(row.tenant))
             self._change(account.above, need=row.guaranteed, kept=account.kept)
@@ -159,6 +160,7 @@ class _Book:
 
     def add(self, account: "_Account | None", service_class: str, gpus: int) -> None:
         """Counts GPUs used in every row above."""
+        self.changes += 1
         need = gpus if service_class == GUARANTEED else 0
         kept = 0
         while account is not None:
@@ -192,15 +194,25 @@ class _Book:
 class Limits:
     """What limits one tenant in one flavor, cluster and class; always up to date."""
 
-    __slots__ = ("_chains", "_is_spot")
+    __slots__ = ("_chains", "_changes", "_headroom", "_is_spot")
 
     def __init__(self, books: Iterable[_Book], tenant: UUID, service_class: str) -> None:
         found = [(book, book.nearest(tenant)) for book in books]
         self._chains = [(book, account) for book, account in found if account is not None]
         self._is_spot = service_class == SPOT
+        self._headroom = NO_QUOTA
+        self._changes = -1  # those that are seen in `_headroom`
 
     def headroom(self) -> Headroom:
         """How much more may be taken, and what allows the least."""
+        changes = 0
+        for book, _ in self._chains:
+            changes += book.changes
+        if changes != self._changes:
+            self._headroom, self._changes = self._find(), changes
+        return self._headroom
+
+    def _find(self) -> Headroom:
         if not self._chains:
             return NO_QUOTA
         tightest = NO_LIMIT
@@ -267,6 +279,7 @@ class Cohort:
     def know_idle(self, idle: Mapping[tuple[str, UUID], int]) -> None:
         """From now on what owners keep of these free GPUs, by flavor and cluster, limits spot."""
         for (flavor, place), book in self._books.items():
+            book.changes += 1
             book.idle = sum(
                 gpus
                 for (name, cluster), gpus in idle.items()
@@ -287,6 +300,7 @@ class Cohort:
         for book in self._at(use.flavor, use.cluster):
             if book.idle is not None:
                 book.idle -= use.gpus if idle is None else idle
+                book.changes += 1
 
     def give_back(self, use: Use) -> None:
         """Count GPUs no longer; `take` with no idle GPUs counts them again."""

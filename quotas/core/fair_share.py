@@ -6,7 +6,7 @@ half-life, so that a window of half-life / ln 2 counts as much as all of the pas
 2^(-t/h) over t >= 0). Dominant resource: Ghodsi et al., NSDI'11; decay: Slurm's multifactor plugin.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import log
 from uuid import UUID
 
@@ -84,5 +84,37 @@ class Shares:
         own = self._own.get(tenant, {})
         return max((self._share(flavor, amount, 1) for flavor, amount in own.items()), default=0)
 
+    def course(self, node: UUID, grants: Iterable[tuple[str, int]]) -> Iterator[int]:
+        """`of` before each of the grants (flavor, GPUs) in the subtree; none is counted here."""
+        return self._course(self.of(node), self._subtree.get(node, {}), node, grants)
+
+    def course_of_own(self, tenant: UUID, grants: Iterable[tuple[str, int]]) -> Iterator[int]:
+        """`own` before each of the grants to the tenant's own jobs; none is counted here."""
+        return self._course(self.own(tenant), self._own.get(tenant, {}), None, grants)
+
+    def _course(
+        self,
+        share: int,
+        used: Mapping[str, int],
+        weighted: UUID | None,
+        grants: Iterable[tuple[str, int]],
+    ) -> Iterator[int]:
+        totals: dict[str, int] = {}
+        wholes: dict[str, int] = {}
+        for flavor, gpus in grants:
+            yield share
+            if flavor not in totals:
+                totals[flavor] = used.get(flavor, 0)
+                weight = self._weights.get((weighted, flavor), 1) if weighted else 1
+                wholes[flavor] = self._whole(flavor, weight)
+            total = totals[flavor] = totals[flavor] + gpus * self._a_gpu
+            part = total * SCALE // wholes[flavor]
+            if part > share:
+                share = part
+
     def _share(self, flavor: str, amount: int, weight: int) -> int:
-        return amount * SCALE // (max(self._lendable.get(flavor, 1), 1) * weight)
+        return amount * SCALE // self._whole(flavor, weight)
+
+    def _whole(self, flavor: str, weight: int) -> int:
+        """The amount that is a share of 1."""
+        return max(self._lendable.get(flavor, 1), 1) * weight

@@ -3,8 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from math import exp, log
+from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from federation.core.ordering import Turns, by_tenant, rank
 from federation.core.snapshot import WaitingJob
@@ -17,7 +20,7 @@ HALF_LIFE_MS = 2 * DAY_MS
 GPUS = 90
 
 
-def lineages(*paths: str) -> dict[object, tuple[object, ...]]:
+def lineages(*paths: str) -> dict[UUID, tuple[UUID, ...]]:
     return {tenant.id: tenant.lineage for tenant in tenants(*paths)}
 
 
@@ -119,3 +122,62 @@ def test_the_queue_interleaves_by_what_each_would_get() -> None:
     }
     shares = Shares(lineages("acme", "beta"), {})
     assert rank(lines, lineages("acme", "beta"), shares) == (3, 1, 4, 5, 2)
+
+
+def _turn_by_turn(
+    lines: Mapping[UUID, list[WaitingJob]],
+    lineages_of: Mapping[UUID, tuple[UUID, ...]],
+    shares: Shares,
+) -> tuple[int, ...]:
+    """The definition: each one that gets its turn is granted its first option."""
+    order = []
+    for line in Turns(lines, lineages_of, shares):
+        served = next(iter(line))
+        order.append(served.id)
+        option = served.ask.options[0]
+        shares.grant(served.tenant, option.flavor, option.shape.gpus)
+    return tuple(order)
+
+
+TREE = ("acme", "acme/a", "acme/a/x", "acme/b", "beta", "beta/c")
+AMOUNTS = st.dictionaries(
+    st.tuples(st.sampled_from(TREE), st.sampled_from(["h100", "a100"])), st.integers(1, 60)
+)
+WAITING = st.lists(
+    st.tuples(
+        st.sampled_from(TREE),
+        st.sampled_from(["1x1", "1x8", "2x8"]),
+        st.sampled_from(["h100", "a100"]),
+        st.sampled_from([100, 500]),
+        st.integers(0, 4),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(AMOUNTS, AMOUNTS, st.dictionaries(st.sampled_from(["h100", "a100"]), st.integers(1, 90)),
+       WAITING)  # fmt: skip
+def test_ranking_is_taking_turns(
+    used: Mapping[tuple[str, str], int],
+    weights: Mapping[tuple[str, str], int],
+    lendable: Mapping[str, int],
+    rows: list[tuple[str, str, str, int, int]],
+) -> None:
+    jobs = [
+        job(n, gang, tenant=tenant, flavors=flavor, priority=priority, age=age)
+        for n, (tenant, gang, flavor, priority, age) in enumerate(rows, start=1)
+    ]
+
+    def shares() -> Shares:
+        return Shares(
+            lineages(*TREE),
+            {(uid(tenant), flavor): amount for (tenant, flavor), amount in used.items()},
+            lendable={flavor: gpus * 2 for flavor, gpus in lendable.items()},
+            weights={(uid(tenant), flavor): weight for (tenant, flavor), weight in weights.items()},
+            a_gpu=2,
+        )
+
+    lines, known = by_tenant(jobs, Policy(), NOW_MS), shares()
+    assert rank(lines, lineages(*TREE), known) == _turn_by_turn(lines, lineages(*TREE), shares())
+    assert rank(lines, lineages(*TREE), known) == rank(lines, lineages(*TREE), shares())

@@ -10,6 +10,7 @@ from quotas.core.cohort import GUARANTEED, SPOT, Bound, Cohort, Headroom, QuotaR
 from tests.quotas.definition import is_owed
 
 ACME, TEAM, OTHER, BETA = (UUID(int=n) for n in range(1, 5))
+CLASSES = (GUARANTEED, SPOT)
 HERE, THERE = UUID(int=101), UUID(int=102)
 LINEAGES = {ACME: (ACME,), TEAM: (ACME, TEAM), OTHER: (ACME, OTHER), BETA: (BETA,)}
 
@@ -77,6 +78,39 @@ def test_limits_follow_what_is_taken() -> None:
     cohort.take(held(TEAM, 3))
     assert not limits.headroom().holds(6)
     assert limits.headroom().holds(5)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["take", "keep", "give back", "promote", "know"]),
+            st.sampled_from([ACME, TEAM, OTHER, BETA]),
+            st.integers(1, 4),
+            st.sampled_from([GUARANTEED, SPOT]),
+            st.sampled_from([HERE, THERE]),
+        ),
+        max_size=12,
+    )
+)
+def test_limits_that_were_asked_before_say_what_new_ones_say(
+    changes: list[tuple[str, UUID, int, str, UUID]],
+) -> None:
+    rows = [row(ACME, 9, 6), row(TEAM, 3, 4, lends=1), row(BETA, 8, lends=0), row(TEAM, 4, on=HERE)]
+    cohort = Cohort(rows, LINEAGES, [], {("h100", HERE): 20, ("h100", THERE): 9})
+    places = [(one, "h100", on, c) for one in LINEAGES for on in (HERE, THERE) for c in CLASSES]
+    standing = {place: cohort.limits(*place) for place in places}
+    for what, tenant, gpus, service_class, on in changes:
+        use = held(tenant, gpus, service_class, on)
+        if what == "know":
+            cohort.know_idle({("h100", on): gpus})
+        elif what == "give back":
+            cohort.give_back(use)
+        elif what == "promote":
+            cohort.promote(held(tenant, gpus, GUARANTEED, on))
+        else:
+            cohort.take(use, idle=0 if what == "keep" else None)
+        for place, limits in standing.items():
+            assert limits.headroom() == cohort.headroom(*place)
 
 
 @given(st.integers(0, 9), st.integers(0, 9))
