@@ -27,6 +27,7 @@ WORDS: Mapping[Drift, tuple[str, str]] = {  # what is shown, and the colour of i
     Drift.NO_ACCOUNT: ("no such account there", "failed"),
     Drift.NOT_COUNTED: ("not counted there", "failed"),
 }
+MOST_WORDS = 10  # of limits that were not set; the table has all
 OUTCOMES: Mapping[Outcome, str] = {
     Outcome.WOULD_SET: "would be set",
     Outcome.BY_HAND: "by hand",
@@ -104,14 +105,13 @@ def _look_again(cluster: Cluster, error: MusterError) -> Mirror | None:
 def _applied(request: HttpRequest, user: User, cluster: Cluster, why: str) -> HttpResponse:
     """Back to what is there now, and what came of each change."""
     done = apply_mirror(actor=user, cluster=cluster, uses=uses_now(), why=why, now=timezone.now())
-    for change in done.changes:
-        said = f"{change.account} {change.resource}: {OUTCOMES[change.outcome]} ({change.after})"
-        if change.outcome is Outcome.SET:
-            messages.success(request, f"{said}.")
-        else:
-            messages.error(request, f"{said}: {change.detail}.")
-    if not done.changes:
-        messages.success(request, "Nothing differs: nothing was set.")
+    were_set = sum(change.outcome is Outcome.SET for change in done.changes)
+    left = [change for change in done.changes if change.outcome is not Outcome.SET]
+    if were_set or not left:
+        messages.success(request, f"Limits set: {were_set}.")
+    for change in left[:MOST_WORDS]:
+        said = f"{change.account} {change.resource}: {OUTCOMES[change.outcome]}"
+        messages.error(request, f"{said}: {change.detail}.")
     return redirect("quota-mirror", name=cluster.name)
 
 

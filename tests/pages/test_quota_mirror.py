@@ -65,7 +65,7 @@ def test_preview_then_apply(admin: Client) -> None:
     assert "would be set" in previewed
     assert not AuditEntry.objects.filter(action="mirror_quotas").exists()
     done = words(admin, {"act": "apply", "why": "plan 27"})
-    assert "vis gpu:h100: set" in done
+    assert "Limits set: 2." in done
     assert "in step" in done
     assert "Preview" not in done
     assert AuditEntry.objects.get(action="mirror_quotas").why == "plan 27"

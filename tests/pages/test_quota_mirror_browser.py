@@ -73,7 +73,7 @@ def test_an_admin_looks_previews_and_sets(
     fits(it, f"limits-preview-{size}", pictures)
     page.get_by_label("Why; it is kept with the change").fill("plan 27")
     page.get_by_role("button", name="Apply").click()
-    expect(page.get_by_text("vis gpu:h100: set", exact=False)).to_be_visible()
+    expect(page.get_by_text("Limits set: 3.")).to_be_visible()
     expect(page.get_by_text("in step").first).to_be_visible()
     fits(it, f"limits-set-{size}", pictures)
     assert AuditEntry.objects.get(action="mirror_quotas").why == "plan 27"

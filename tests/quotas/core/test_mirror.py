@@ -1,5 +1,6 @@
 """The mirror of a quota on a member: never stricter than what Muster may bind, and its drift."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clusters.core.limits import LimitHolder, LimitsSeen
-from quotas.core.cohort import GUARANTEED, SPOT, Cohort, QuotaRow, Use
+from quotas.core.cohort import GUARANTEED, SPOT, Cohort, Headroom, QuotaRow, Use
 from quotas.core.mirror import (
     NO_BOUND,
     Charges,
@@ -97,46 +98,65 @@ _USES = st.lists(
 )
 _STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["take", "take", "take", "end", "promote"]),
-        st.sampled_from(TENANTS),
-        st.integers(1, 8),
-        st.sampled_from([GUARANTEED, SPOT]),
-        st.sampled_from([HERE, HERE, THERE]),
+        st.sampled_from(["take", "fill", "fill", "end", "promote"]),
+        st.builds(
+            use,
+            st.sampled_from(TENANTS),
+            st.integers(1, 8),
+            st.sampled_from([GUARANTEED, SPOT]),
+            st.sampled_from([HERE, HERE, THERE]),
+        ),
     ),
     max_size=25,
 )
 
 
+class Walk:
+    """What starts, ends and is promoted by the rules, from any state, even over quota."""
+
+    def __init__(self, rows: list[QuotaRow], held: list[Use]) -> None:
+        self.cohort, self.now = Cohort(rows, LINEAGES, held), list(held)
+
+    def room(self, one: Use) -> Headroom:
+        return self.cohort.headroom(one.tenant, "h100", one.cluster, one.service_class)
+
+    def take(self, one: Use) -> None:
+        if self.room(one).holds(one.gpus):
+            self.cohort.take(one)
+            self.now.append(one)
+
+    def fill(self, one: Use) -> None:
+        self.take(replace(one, gpus=max(self.room(one).gpus or 0, 1)))
+
+    def end(self, one: Use) -> None:
+        for other in self.held_at(one)[:1]:
+            self.cohort.give_back(other)
+            self.now.remove(other)
+
+    def promote(self, one: Use) -> None:
+        for other in [held for held in self.held_at(one) if held.service_class == SPOT][:1]:
+            owed = replace(other, service_class=GUARANTEED)
+            if self.room(owed).holds(owed.gpus):
+                self.cohort.promote(owed)
+                self.now.remove(other)
+                self.now.append(owed)
+
+    def held_at(self, one: Use) -> list[Use]:
+        place = one.tenant, one.cluster
+        return [held for held in self.now if (held.tenant, held.cluster) == place]
+
+
 @settings(max_examples=200)
 @given(_ROWS, _USES, st.sets(st.sampled_from(TENANTS), min_size=1), _STEPS)
 def test_a_mirror_never_holds_back_what_muster_binds(
-    rows: list[QuotaRow], held: list[Use], tenants: set[UUID], steps: list[tuple[object, ...]]
+    rows: list[QuotaRow], held: list[Use], tenants: set[UUID], steps: list[tuple[str, Use]]
 ) -> None:
-    """Whatever starts, ends and is promoted by the rules, from any state, even over quota."""
     bound = most_held(rows, held, LINEAGES, tenants, H100)
-    cohort, now = Cohort(rows, LINEAGES, held), list(held)
-
-    def fits(one: Use) -> bool:
-        return cohort.headroom(one.tenant, "h100", one.cluster, one.service_class).holds(one.gpus)
-
-    for kind, tenant, gpus, service_class, on in steps:
-        one = Use(tenant, "h100", on, service_class, gpus)  # type: ignore[arg-type]
-        running = [other for other in now if (other.tenant, other.cluster) == (tenant, on)]
-        if kind == "take" and fits(one):
-            cohort.take(one)
-            now.append(one)
-        elif kind == "end" and running:
-            cohort.give_back(running[0])
-            now.remove(running[0])
-        elif kind == "promote":
-            for other in [one for one in running if one.service_class == SPOT][:1]:
-                owed = Use(tenant, "h100", other.cluster, GUARANTEED, other.gpus)
-                if fits(owed):
-                    cohort.promote(owed)
-                    now.remove(other)
-                    now.append(owed)
-        here = sum(one.gpus for one in now if one.tenant in tenants and one.cluster == HERE)
-        assert here <= bound
+    walk = Walk(rows, held)
+    for kind, one in steps:
+        getattr(walk, kind)(one)
+        here = [held for held in walk.now if held.tenant in tenants and held.cluster == HERE]
+        assert sum(held.gpus for held in here) <= bound
 
 
 @given(_ROWS, st.sampled_from(TENANTS))
