@@ -319,7 +319,7 @@ class Reclaim:
     def _is_safe(self, held: Holding) -> bool:
         """Whether its own tenant lets it be; also what was just bound, it is about to start."""
         age_ms = self._now_ms - held.since_ms
-        is_new = held.started_ms is None and age_ms < self._policy.min_run_ms
+        is_new = held.started_ms is None and age_ms <= self._policy.min_run_ms
         return is_new or is_spared(held, self._policy, self._now_ms)
 
 

@@ -590,6 +590,17 @@ def test_two_of_a_tenant_never_evict_each_other_in_turn() -> None:
         assert not (other_as_spot and as_owner)
 
 
+def test_what_a_plan_binds_the_next_does_not_undo_even_where_nobody_is_spared() -> None:
+    before = facts(
+        [borrower(1, "2x8", priority=900), borrower(2, priority=100)],
+        [own_spot(7, "n1", ran=90_000)],
+        policy=Policy(min_run_ms=0),
+    )
+    plan = decide(before)
+    assert placed(plan) == {2: "c1/h100/spot/host: n2"}
+    assert decide(then(before, plan)).claims == ()
+
+
 def test_what_is_to_be_evicted_is_not_promoted() -> None:
     auto = holding(7, "n1 n2", wanted="auto")
     changes = {"quotas": (quota("acme", 8), quota("beta", 16))}

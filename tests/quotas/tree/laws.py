@@ -231,7 +231,7 @@ class _Stage:
         if gang.leaves or gang.is_lost:
             return False
         age_ms = facts.now_ms - gang.since_ms
-        is_new = gang.started_ms is None and age_ms < facts.policy.min_run_ms
+        is_new = gang.started_ms is None and age_ms <= facts.policy.min_run_ms
         is_safe = is_new or is_spared(gang, facts.policy, facts.now_ms)
         is_outranked = is_own and gang.priority < waiting.priority and not is_safe
         is_spot, is_auto = gang.service_class == SPOT, gang.wanted_class == "auto"
@@ -275,7 +275,9 @@ def check_claims(plan: Plan) -> None:
     over = {*plan.released, *(one.job for one in plan.bindings)}
     kept = [one for one in facts.reservations if one.job not in over]
     after = then(facts, plan)
-    bound = [gang for gang in after.holdings if gang.since_ms == facts.now_ms and gang.job in jobs]
+    new = {one.job for one in plan.bindings}
+    # A plan does not evict what it binds.
+    bound = [replace(gang, is_lost=True) for gang in after.holdings if gang.job in new]
     stay = [gang for gang in facts.holdings if not gang.goes]
     excused = frozenset(plan.released) | {
         one.job for one in facts.reservations if one.service_class == SPOT

@@ -26,4 +26,4 @@ def test_whatever_happens_to_the_tree_quotas_hold() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_whatever_happens_to_the_tree_in_the_database_quotas_hold() -> None:
     LiveTreeMachine.furniture.clusters.clear()  # the database was emptied since
-    run_state_machine_as_test(LiveTreeMachine, settings=everyday(2, 40))
+    run_state_machine_as_test(LiveTreeMachine, settings=everyday(2, 25))
