@@ -12,7 +12,7 @@ def charge_of(options: Mapping[str, str], path: str) -> str:
     """
     here = path
     while here:
-        if found := options.get(f"{PREFIX}{here}"):
+        if found := options.get(f"charge.{here}"):
             return found
         here = here.rpartition("/")[0]
     return options.get("charge", "")

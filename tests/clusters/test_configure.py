@@ -138,7 +138,8 @@ def test_options_are_strings_of_a_known_form(options: object, pointer: str | Non
 
 
 def test_every_option_that_the_code_reads_can_be_set_and_the_other_way_round() -> None:
-    sources = [*Path("clusters/backends/slurm").glob("*.py"), Path("federation/services/commit.py")]
+    others = Path("federation/services/commit.py"), Path("clusters/core/charging.py")
+    sources = [*Path("clusters/backends/slurm").glob("*.py"), *others]
     text = "\n".join(path.read_text() for path in sources)
     read = set(re.findall(r"""options(?:\.get\(|\[|, )f?["']([a-z_]+\.?)""", text))
     read |= set(re.findall(r"""removeprefix\(["']([a-z_]+\.)["']\)""", text))
