@@ -143,6 +143,7 @@ def judge(
     attempt: OpenAttempt, objects: Sequence[GangSeen], reading: Reading | None, now_ms: int
 ) -> Verdict:
     """The verdict on one attempt, from the objects seen under its fence (any order)."""
+    objects = _telling(objects, attempt.submit.backend_id)
     seen = _the_one(objects)
     accepted_ms = attempt.accepted_ms or _accepted(attempt, seen, now_ms)
     if attempt.submit.state == "rejected" and seen is None and attempt.accepted_ms is None:
@@ -181,6 +182,21 @@ def _is_held_again(attempt: OpenAttempt, seen: GangSeen, reading: Reading | None
     answered_ms = attempt.submit.answered_ms
     was_read_later = reading is None or answered_ms is None or reading.begun_ms > answered_ms
     return seen.state is GangState.HELD and was_read_later
+
+
+def _telling(objects: Sequence[GangSeen], accepted: str) -> list[GangSeen]:
+    """Without duplicates of the one that was `accepted` ("" = not told) that were over unrun.
+
+    While that one is not seen, how they ended says nothing of it.
+    """
+    return [
+        found
+        for found in objects
+        if not accepted
+        or found.backend_id == accepted
+        or found.runs
+        or not found.state.is_final
+    ]
 
 
 def _number(found: GangSeen) -> tuple[int, str]:

@@ -190,3 +190,21 @@ def test_what_outlives_its_cancel_is_cancelled_again(state: GangState) -> None:
     assert not judge(asked, alive, look(T0 + 21), T0 + 30).cancel_again  # it is on its way
     ending = [seen(GangState.ENDING)]
     assert not judge(stopping, ending, look(T0 + 21), T0 + 30).cancel_again
+
+
+@pytest.mark.parametrize("state", [state for state in GangState if state.is_final])
+def test_how_a_duplicate_ended_unrun_says_nothing_of_the_one_that_counts(state: GangState) -> None:
+    """We cancelled the duplicate; the one that was accepted is not seen for the moment."""
+    accepted = Order("done", was_sent=True, answered_ms=T0, backend_id="7")
+    duplicate = seen(state, 8)
+    ran_already = attempt(submit=accepted, phase=Phase.RUNNING, started_ms=T0 + 5)
+    verdict = judge(ran_already, [duplicate], look(), T0 + 10)
+    assert (verdict.phase, verdict.cause, verdict.tells_runs) == (Phase.LOST, Cause.LOST, False)
+    waits = judge(attempt(submit=accepted), [duplicate], look(), T0 + 10)
+    assert (waits.phase, waits.seen) == (Phase.PENDING, None)
+    away = look(T0 + ACCOUNTING_LAG_MS + 1, accounting=False)
+    assert judge(ran_already, [duplicate], away, T0 + 10).phase is Phase.RUNNING
+    own = judge(attempt(submit=accepted), [seen(state, 7), duplicate], look(), T0 + 10)
+    assert (own.phase, own.seen) == (Phase.ENDED, seen(state, 7))
+    untold = replace(accepted, backend_id="")
+    assert judge(attempt(submit=untold), [duplicate], look(), T0 + 10).phase is Phase.ENDED
