@@ -123,15 +123,19 @@ def _whole_and_near(plan: Plan, jobs: Mapping[int, WaitingJob]) -> None:
 
 
 def _within_quota(plan: Plan) -> None:
-    """Invariant 4: no decision raises use above quota, or takes what owners keep."""
+    """Invariant 4: no decision raises use above quota, or takes what owners keep.
+
+    What nodes are kept for counts as used by its owner, who keeps so much less idle.
+    """
     facts = plan.basis
     lineages, uses = lineages_of(facts), list(facts.uses)
+    promised = _promised(plan)
     idle = idle_gpus(facts.clusters)
     for one in plan.bindings:
         ask = Use(one.tenant, one.flavor, one.cluster, one.service_class, one.shape.gpus)
         assert allows(facts.quotas, uses, lineages, ask), f"job {one.job} is above quota"
         if one.service_class == SPOT:
-            kept_and_idle = kept_from(facts.quotas, uses, lineages, ask, idle)
+            kept_and_idle = kept_from(facts.quotas, uses + promised, lineages, ask, idle)
             assert all(kept <= 0 or kept + ask.gpus <= free for kept, free in kept_and_idle)
         uses.append(ask)
         idle[one.flavor, one.cluster] -= ask.gpus
@@ -140,6 +144,18 @@ def _within_quota(plan: Plan) -> None:
         ask = Use(*place, GUARANTEED, promotion.gpus)
         assert allows(facts.quotas, uses, lineages, ask), "promoted above quota"
         uses += [ask, Use(*place, SPOT, -promotion.gpus)]
+
+
+def _promised(plan: Plan) -> list[Use]:
+    """What those will use for whom nodes are kept, before the plan or by it."""
+    tenants = {job.id: job.tenant for job in plan.basis.jobs}
+    over = {*plan.released, *(one.job for one in plan.bindings)}
+    kept: list[Binding | Reservation] = [claim.binding for claim in plan.claims]
+    kept += [one for one in plan.basis.reservations if one.job not in over]
+    return [
+        Use(tenants[one.job], one.flavor, one.cluster, one.service_class, one.shape.gpus)
+        for one in kept
+    ]
 
 
 def check_twice(plan: Plan, random: Random) -> None:

@@ -102,6 +102,11 @@ class LiveTree(Scenario):
     def _tenant(self, name: str) -> Tenant:
         return Tenant.objects.get(name=name)
 
+    def submit(self, *args: Any, **step: Any) -> None:
+        """As ever; a closed tenant takes nothing."""
+        with suppress(MusterError):
+            super().submit(*args, **step)
+
     def come(
         self,
         tenant: str,
