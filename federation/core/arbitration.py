@@ -45,10 +45,12 @@ class _Binder:
         key = asker.place, asker.book
         if key in self._hopeless:
             return None
-        site = choose(self._draft, job, self._class)
+        live, allows = asker.place.live, asker.book.allows
+        allowed = [site for site in live if allows(site, self._class)]
+        site = choose(self._draft, job, self._class, allowed) if allowed else None
         if site is not None:
             self._draft.bind(job, site, self._class)
-        elif not any(asker.book.allows(site, self._class) for site in asker.place.live):
+        elif not any(site in live for site in allowed):
             self._hopeless.add(key)
         return site
 

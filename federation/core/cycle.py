@@ -35,7 +35,7 @@ def decide(snapshot: Snapshot) -> Plan:
     draft = preemption.extend(snapshot, draft)
     draft = promotion.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)
-    draft = _rank(draft)
+    draft = ordering.extend(draft)
     return draft.plan()
 
 
@@ -50,12 +50,3 @@ def _in_order(snapshot: Snapshot) -> Snapshot:
 
 def _flavors_in_order(cluster: ClusterView) -> ClusterView:
     return replace(cluster, flavors=tuple(sorted(cluster.flavors, key=attrgetter("name"))))
-
-
-def _rank(draft: Draft) -> Draft:
-    waiting = {
-        tenant: [job for job in jobs if job.id not in draft.bindings]
-        for tenant, jobs in draft.ready.items()
-    }
-    draft.queue = ordering.rank(waiting, draft.lineages, draft.borrowers)
-    return draft

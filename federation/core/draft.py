@@ -1,6 +1,6 @@
 """A plan in the making: the room, the quota and the shares that a cycle's actions draw on."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -38,7 +38,7 @@ class Draft:
 
     Room and headroom only shrink while a draft grows, so what did not fit once does not fit later
     in the same cycle: `Place.live` drops a site for good. Equal asks share every answer. `ready`
-    are each tenant's jobs that may start, in their order. `kept` are jobs that wait for nodes which
+    are each tenant's jobs that may start, in their order, and `aside` why the others may not. `kept` are jobs that wait for nodes which
     are kept for them; `claims` those of this cycle. `borrowers` are the tenants' shares of spot
     with all that was bound (arbitration sets them). `limits` count what holds GPUs, was bound or
     waits for kept nodes. Inner keys are numbers and names, as
@@ -57,8 +57,9 @@ class Draft:
     claims: list[Claim] = field(default_factory=list)
     victims: set[UUID] = field(default_factory=set)
     released: list[int] = field(default_factory=list)
-    reasons: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
-    queue: tuple[int, ...] = ()
+    aside: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
+    reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
+    ranked: Callable[[], tuple[int, ...]] = tuple
     borrowers: Shares = field(init=False)
     _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)
     _asks: dict[Ask, int] = field(default_factory=dict)
@@ -68,7 +69,7 @@ class Draft:
     _places: "dict[tuple[int, int], Place]" = field(default_factory=dict)
     _excluded: dict[tuple[int, str, str], frozenset[str]] = field(default_factory=dict)
     _books: "dict[UUID, Book]" = field(default_factory=dict)
-    _askers: "dict[int, Asker]" = field(default_factory=dict)
+    _askers: "dict[tuple[int, int, int], Asker]" = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Draft":
@@ -87,7 +88,7 @@ class Draft:
             self.snapshot,
             tuple(self.bindings.values()),
             self.reasons,
-            self.queue,
+            self.ranked,
             tuple(self.promotions),
             tuple(self.claims),
             tuple(self.released),
@@ -98,10 +99,11 @@ class Draft:
         return job.id in self.bindings or job.id in self.kept
 
     def asker(self, job: WaitingJob) -> "Asker":
-        """What the job shares with others, looked up once a job."""
-        asker = self._askers.get(job.id)
+        """What the job shares with others; values that jobs share are known by their identity."""
+        key = (id(job.ask), id(job.tenant), id(job.user))
+        asker = self._askers.get(key)
         if asker is None:
-            asker = self._askers[job.id] = Asker(self._place(job), self.book(job.tenant))
+            asker = self._askers[key] = Asker(self._place(job), self.book(job.tenant), job)
         return asker
 
     def book(self, tenant: UUID) -> "Book":
@@ -262,10 +264,14 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asker:
-    """What a job shares with others: its sites, and the quota and prices of its tenant."""
+    """What a job shares with others: its sites, and the quota and prices of its tenant.
+
+    `first` is the job that was first looked up; it keeps what others are known by.
+    """
 
     place: Place
     book: "Book"
+    first: WaitingJob
 
 
 class Book:

@@ -23,6 +23,7 @@ from federation.core.snapshot import (
     sites,
 )
 from kit.intervals import from_ms, iso
+from kit.lazy import LazyMapping
 from quotas.core.cohort import GUARANTEED, SPOT, Bound, Headroom
 from quotas.core.limits import Hit
 
@@ -47,7 +48,7 @@ def set_aside(
             if reason is None:
                 ready.append(job)
             else:
-                draft.reasons[job.id] = (reason,)
+                draft.aside[job.id] = (reason,)
     return draft
 
 
@@ -63,14 +64,23 @@ def _held_back(snapshot: Snapshot, closed: TenantView | None, job: WaitingJob) -
 
 
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
-    """Give every ready job that was not bound a reason for each site it could have gone to."""
+    """Give every ready job that was not bound a reason for each site it could have gone to.
+
+    They are worked out when somebody asks for them; the draft has to stay as it is.
+    """
     words = _Words(snapshot, draft)
-    for jobs in draft.ready.values():
-        for job in jobs:
-            if job.id not in draft.bindings:
-                draft.reasons[job.id] = words.reasons(job)
-            if job.id in draft.kept:
-                draft.reasons[job.id] = _kept(draft, job, draft.reasons[job.id])
+    ready = {
+        job.id: job for jobs in draft.ready.values() for job in jobs if job.id not in draft.bindings
+    }
+
+    def told(job_id: int) -> tuple[Reason, ...]:
+        job = ready.get(job_id)
+        if job is None:
+            return draft.aside[job_id]
+        reasons = words.reasons(job)
+        return _kept(draft, job, reasons) if job_id in draft.kept else reasons
+
+    draft.reasons = LazyMapping({**draft.aside, **ready}.keys(), told)
     return draft
 
 

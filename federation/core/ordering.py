@@ -128,6 +128,20 @@ class Turns(Iterator[Line]):
             heappush(above.heap, (self._shares.of(what.tenant), queued_ms, first, what))
 
 
+def extend(draft: Draft) -> Draft:
+    """Let the queue be ranked when somebody asks for it; the draft has to stay as it is."""
+
+    def ranked() -> tuple[int, ...]:
+        waiting = {
+            tenant: [job for job in jobs if job.id not in draft.bindings]
+            for tenant, jobs in draft.ready.items()
+        }
+        return rank(waiting, draft.lineages, draft.borrowers)
+
+    draft.ranked = ranked
+    return draft
+
+
 # A job in a queue to be ranked: since when it waits, its id, the flavor and GPUs that it would get.
 _Entry = tuple[int, int, str, int]
 

@@ -13,11 +13,13 @@ from federation.core.draft import Book, Draft
 from federation.core.snapshot import Site, WaitingJob
 
 
-def choose(draft: Draft, job: WaitingJob, service_class: str) -> Site | None:
-    """The best site where the job can start now in the class, or None."""
+def choose(draft: Draft, job: WaitingJob, service_class: str, allowed: list[Site]) -> Site | None:
+    """The best site where the job can start now in the class, or None.
+
+    `allowed` are those of its live sites where quota and price let it run.
+    """
     asker = draft.asker(job)
     live, book = asker.place.live, asker.book
-    allowed = [site for site in live if book.allows(site, service_class)]
     allowed = draft.within_limits(job, allowed)
     if not allowed:
         return None

@@ -1,7 +1,8 @@
 """What a cycle decides: what to bind, promote, claim and release, and why the rest waits."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from uuid import UUID
 
 from clusters.core.resources import GangShape
@@ -91,6 +92,8 @@ class Claim:
 class Plan:
     """What a cycle wants: to bind, to promote, to tell (reasons by job), and the queue's order.
 
+    Reasons and order are worked out when they are asked for: most cycles write few of them.
+
     `claims` evict gangs for jobs that wait for their nodes; `released` are jobs whose nodes are kept
     for them no longer.
 
@@ -100,10 +103,15 @@ class Plan:
     basis: Snapshot
     bindings: tuple[Binding, ...]
     reasons: Mapping[int, tuple[Reason, ...]]
-    queue: tuple[int, ...]
+    ranked: Callable[[], tuple[int, ...]]
     promotions: tuple[Promotion, ...] = ()
     claims: tuple[Claim, ...] = ()
     released: tuple[int, ...] = ()
+
+    @cached_property
+    def queue(self) -> tuple[int, ...]:
+        """The jobs that are left waiting, in their order."""
+        return self.ranked()
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,17 @@ from federation.models.jobs import CLASSES, Job
 
 
 class ArbiterTerm(models.Model):
-    """One row. Each leader raises `epoch`; `commit_plan` locks the row and requires its own."""
+    """One row. Each leader raises `epoch`; `commit_plan` locks the row and requires its own.
+
+    `queue` is the order of what waits, as of `told_at`; it last changed at `ranked_at`.
+    """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     epoch = models.BigIntegerField(default=0)
     queue = ArrayField(models.BigIntegerField(), default=list)
     ranked_at = models.DateTimeField(null=True)
     cycled_at = models.DateTimeField(null=True)
+    told_at = models.DateTimeField(null=True)
 
     class Meta:
         constraints: ClassVar = [

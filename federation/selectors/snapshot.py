@@ -1,15 +1,15 @@
-"""Builds the core's snapshot: cold, set-based, the same number of queries whatever the queue."""
+"""Builds the core's snapshot: set-based, the same number of queries whatever the queue."""
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import BigIntegerField, Case, F, Func, TextField, Value, When
+from django.db.models import BigIntegerField, Case, F, Func, QuerySet, TextField, Value, When
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import MD5, Cast, JSONArray
 
@@ -24,12 +24,16 @@ from federation.models import Job
 from federation.selectors.fleet import cluster_views
 from federation.selectors.holdings import holdings, reservations
 from federation.selectors.limited import limited
+from kit.bulk import among
 from kit.intervals import to_ms
 from quotas.core.cohort import Use
 from quotas.selectors import quota_policy, quota_rows
 from tenancy.models import Tenant
 
 WAITING = Job.objects.filter(state=JobState.QUEUED, cancel_asked_at=None)
+_VERSIONS = """
+SELECT string_agg(id || ':' || xmin, ' ')
+  FROM federation_job WHERE state = 'queued' AND cancel_asked_at IS NULL"""
 ASK = (
     "options",
     "exclusive",
@@ -67,10 +71,11 @@ _JOB = (
 )
 
 
-def take_snapshot(now: datetime) -> Snapshot:
+def take_snapshot(now: datetime, waiting: "Waiting | None" = None) -> Snapshot:
     """What the next cycle decides on: waiting and active rows, in one view of the database.
 
-    Inside a transaction of the caller, its view is used as it is.
+    Inside a transaction of the caller, its view is used as it is. `waiting` is what is known of the
+    jobs by one who takes snapshots over and over, outside of transactions.
     """
     is_outermost = not connection.in_atomic_block
     with transaction.atomic():
@@ -82,9 +87,11 @@ def take_snapshot(now: datetime) -> Snapshot:
         tenants = Tenant.objects.order_by("id").values_list(
             "id", "path", "lineage", "is_open", "revision"
         )
+        if waiting is None or not is_outermost:
+            waiting = Waiting()
         return Snapshot(
             now_ms=to_ms(now),
-            jobs=tuple(_waiting()),
+            jobs=waiting.read(),
             clusters=cluster_views(now, WAITING.order_by().values("user"), held),
             tenants=tuple(
                 TenantView(key, path, tuple(lineage), is_open, revision)
@@ -111,40 +118,77 @@ def _some_cluster_lacks(capability: str) -> bool:
     return Cluster.objects.filter(**{f"capabilities__{capability}": False}).exists()
 
 
-def _waiting() -> Iterator[WaitingJob]:
-    """The waiting jobs. What many share (ask, tenant, user) is read as text, parsed once a text."""
-    asked = (*ASK, _SAVED_IN, *([_SIGNALLED] if _some_cluster_lacks(SIGNAL) else []))
-    rows = (
-        WAITING.order_by("id")
-        .annotate(
+class Waiting:
+    """The waiting jobs as last read: reading again fetches only the rows that changed since.
+
+    A row's version is its `xmin`, the transaction that wrote it: whoever writes whatever of the row
+    leaves another one, so that no writer has to do anything for this to hold. Within a transaction
+    that itself writes it does not, nor when the database may be another one (a restored backup):
+    whoever lost the connection begins anew.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, WaitingJob] = {}  # by "row id:xmin"
+        self._asks: dict[str, Ask] = {}
+        self._known = cache(UUID)
+        self._is_signal_read = False
+
+    def read(self) -> tuple[WaitingJob, ...]:
+        """All waiting jobs, in any order; 3 queries, the last one of what changed."""
+        is_signal_read = _some_cluster_lacks(SIGNAL)
+        if is_signal_read != self._is_signal_read:
+            self._jobs, self._is_signal_read = {}, is_signal_read
+        if len(self._asks) > 2 * len(self._jobs):
+            self._asks = {}  # most of them nobody asks any more
+        with connection.cursor() as cursor:
+            cursor.execute(_VERSIONS)
+            (versions,) = cursor.fetchone()
+        now = (versions or "").split()
+        known = self._jobs
+        self._jobs = {version: known[version] for version in now if version in known}
+        if len(self._jobs) < len(now):
+            self._jobs.update(self._read(now, known))
+        return tuple(self._jobs.values())
+
+    def _read(self, now: Sequence[str], known: Mapping[str, WaitingJob]) -> dict[str, WaitingJob]:
+        """The waiting jobs whose rows are not known as they are."""
+        rows = WAITING.order_by("id")
+        if known:
+            news = {version.partition(":")[0]: version for version in now if version not in known}
+            rows = rows.filter(id__in=among(news, "bigint"))
+        else:
+            news = {version.partition(":")[0]: version for version in now}
+        return {news[str(job.id)]: job for job in self._jobs_of(rows)}
+
+    def _jobs_of(self, rows: "QuerySet[Job]") -> Iterator[WaitingJob]:
+        """What many share (ask, tenant, user) is read as text, parsed once a text."""
+        asked = (*ASK, _SAVED_IN, *([_SIGNALLED] if self._is_signal_read else []))
+        values = rows.annotate(
             ask=Cast(JSONArray(*asked), TextField()),
             tenant_text=Cast("tenant_id", TextField()),
             user_text=Cast("user_id", TextField()),
             queued_ms=milliseconds("queued_at"),
             not_before_ms=milliseconds("not_before"),
             told=MD5(Cast("reasons", TextField())),
-        )
-        .values_list(*_JOB)
-    )
-    asks: dict[str, Ask] = {}
-    known = cache(UUID)
-    for key, version, tenant, user, wanted, priority, queued_ms, made, start_ms, text, told in rows:
-        ask = asks.get(text)
-        if ask is None:
-            ask = asks[text] = read_ask(*json.loads(text))
-        yield WaitingJob(
-            id=key,
-            version=version,
-            tenant=known(tenant),
-            user=known(user),
-            wanted_class=wanted,
-            priority=priority,
-            queued_ms=queued_ms,
-            attempts_made=made,
-            ask=ask,
-            not_before_ms=start_ms,
-            told=told,
-        )
+        ).values_list(*_JOB)
+        asks, known = self._asks, self._known
+        for key, version, tenant, user, wanted, priority, queued, made, start, text, told in values:
+            ask = asks.get(text)
+            if ask is None:
+                ask = asks[text] = read_ask(*json.loads(text))
+            yield WaitingJob(
+                id=key,
+                version=version,
+                tenant=known(tenant),
+                user=known(user),
+                wanted_class=wanted,
+                priority=priority,
+                queued_ms=queued,
+                attempts_made=made,
+                ask=ask,
+                not_before_ms=start,
+                told=told,
+            )
 
 
 def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001

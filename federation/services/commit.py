@@ -24,7 +24,7 @@ from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.evict import claim, release
 from federation.services.promote import promote
-from federation.services.reasons import array_of, write_reasons
+from federation.services.reasons import tell
 from federation.services.revisions import Revisions, lock_quotas, quotas_as_seen
 from kit.bulk import insert_rows
 from kit.ids import attempt_id, fence
@@ -77,7 +77,7 @@ class _Order:
 def begin_term(*, now: datetime) -> int:
     """Starts a leader's term: the new epoch, above every earlier one."""
     ArbiterTerm.objects.get_or_create(id=1)
-    ArbiterTerm.objects.filter(id=1).update(epoch=F("epoch") + 1, cycled_at=now)
+    ArbiterTerm.objects.filter(id=1).update(epoch=F("epoch") + 1, cycled_at=now, told_at=None)
     return ArbiterTerm.objects.get(id=1).epoch
 
 
@@ -134,18 +134,16 @@ def _claim(plan: Plan, *, epoch: int, now: datetime) -> tuple[Claim, ...]:
 @transaction.atomic
 def _tell(plan: Plan, *, epoch: int, now: datetime) -> int:
     """Writes the reasons that changed and the order of the queue; how many jobs were told."""
-    _require_epoch(epoch)
-    told = write_reasons(plan=plan)
-    _write_queue(plan, now)
-    return told
+    return tell(plan=plan, last=_require_epoch(epoch), now=now)
 
 
-def _require_epoch(epoch: int) -> None:
-    current = (
-        ArbiterTerm.objects.select_for_update(no_key=True).values_list("epoch", flat=True).get(id=1)
-    )
+def _require_epoch(epoch: int) -> datetime | None:
+    """Locks the term's row; when the queue was told last in this term."""
+    terms = ArbiterTerm.objects.select_for_update(no_key=True)
+    current, told_at = terms.values_list("epoch", "told_at").get(id=1)
     if current != epoch:
         raise TermLostError(f"Epoch {epoch} is over; the current one is {current}.")
+    return told_at
 
 
 def _lock_facts(plan: Plan) -> _Facts:
@@ -387,14 +385,3 @@ def _write_decision(
         stale=list(stale),
         took_ms=took_ms,
     )
-
-
-def _write_queue(plan: Plan, now: datetime) -> None:
-    """Writes the queue's order when it changed; that a cycle ended, always."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE federation_arbiterterm SET cycled_at = %s, queue = given.queue, ranked_at ="
-            " CASE WHEN federation_arbiterterm.queue = given.queue THEN ranked_at ELSE %s END"
-            " FROM (SELECT %s::bigint[] AS queue) AS given",
-            [now, now, array_of(plan.queue)],
-        )

@@ -1,38 +1,94 @@
-"""Tells waiting jobs why they wait: only what changed is written, in one statement."""
+"""Tells waiting jobs why they wait and where they stand: only what changed is written."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from hashlib import md5
+from itertools import chain, islice
 
 from django.db import connection
 
 from federation.core.lifecycle import JobState
 from federation.core.plan import Plan, Reason
+from federation.models import ArbiterTerm
 
+MOST_TOLD = 10_000
 MOST_REFRESHED = 2_000
+REFRESHED_EVERY = timedelta(milliseconds=900)  # so that no cycle of one a second is left out
 _TOLD_NOTHING = md5(b"[]", usedforsecurity=False).hexdigest()
 
 
-def write_reasons(*, plan: Plan) -> int:
-    """Writes the reasons that changed; how many jobs.
+def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
+    """Writes why jobs wait and the order of the queue; to how many a reason was told.
 
-    Jobs that were told nothing yet all are; of the others, whose numbers may change every second,
-    the first in the queue, and the rest in later cycles.
+    Jobs that were told nothing yet are told in every cycle, the oldest first. What may change every
+    second is looked at about once a second (`last` is when it was): the order, and the reasons of
+    the others, of which the first in the queue are written. Of both no more than a cycle can bear:
+    the rest in later cycles.
     """
-    texts = _texts(plan.reasons)
-    digests = {
-        text: md5(text.encode(), usedforsecurity=False).hexdigest() for text in texts.values()
-    }
-    told = {job.id: job.told for job in plan.basis.jobs}
-    place = {job: number for number, job in enumerate(plan.queue)}
-    changed = [job for job, text in texts.items() if told[job] != digests[text]]
-    first = [job for job in changed if told[job] == _TOLD_NOTHING]
-    again = [job for job in changed if told[job] != _TOLD_NOTHING]
-    again.sort(key=lambda job: (place.get(job, -1), job))
-    chosen = first + again[:MOST_REFRESHED]
+    texts = _Texts(plan.reasons)
+    chosen = list(islice(_new(plan), MOST_TOLD))
+    is_due = last is None or not timedelta(0) <= now - last < REFRESHED_EVERY
+    if is_due:
+        chosen += islice(_changed(plan, texts), MOST_REFRESHED)
     if chosen:
-        _update_reasons({job: texts[job] for job in chosen})
+        _update_reasons({job: texts.of(job) for job in chosen})
+    if is_due:
+        _write_queue(plan.queue, now)
+    else:
+        ArbiterTerm.objects.filter(id=1).update(cycled_at=now)
     return len(chosen)
+
+
+def _new(plan: Plan) -> Iterator[int]:
+    """The jobs that were told nothing yet."""
+    return (
+        job.id for job in plan.basis.jobs if job.told == _TOLD_NOTHING and job.id in plan.reasons
+    )
+
+
+def _changed(plan: Plan, texts: "_Texts") -> Iterator[int]:
+    """The jobs that were told something else, those that stand in no queue first."""
+    told = {job.id: job.told for job in plan.basis.jobs}
+    order = plan.queue
+    aside = sorted(plan.reasons.keys() - set(order))
+    for job in chain(aside, order):
+        if told[job] != _TOLD_NOTHING and told[job] != texts.digest(job):
+            yield job
+
+
+class _Texts:
+    """By job, the reasons as PostgreSQL writes the JSON, so that its digest tells a change."""
+
+    def __init__(self, reasons: Mapping[int, tuple[Reason, ...]]) -> None:
+        self._reasons = reasons
+        self._lists: dict[int, str] = {}
+        self._items: dict[int, str] = {}
+        self._digests: dict[str, str] = {}
+
+    def of(self, job: int) -> str:
+        """What the job is told."""
+        told = self._reasons[job]  # kept by the plan, so that its identity tells it from others
+        text = self._lists.get(id(told))
+        if text is None:
+            text = self._lists[id(told)] = f"[{', '.join(map(self._item, told))}]"
+        return text
+
+    def digest(self, job: int) -> str:
+        """What the snapshot gives as the digest of the same text."""
+        text = self.of(job)
+        digest = self._digests.get(text)
+        if digest is None:
+            made = md5(text.encode(), usedforsecurity=False)
+            digest = self._digests[text] = made.hexdigest()
+        return digest
+
+    def _item(self, reason: Reason) -> str:
+        text = self._items.get(id(reason))
+        if text is None:
+            text = json.dumps(reason.to_json(), ensure_ascii=False)
+            self._items[id(reason)] = text
+        return text
 
 
 def _update_reasons(texts: Mapping[int, str]) -> None:
@@ -48,34 +104,25 @@ def _update_reasons(texts: Mapping[int, str]) -> None:
             " WHERE federation_job.id = told.id AND state = %s",
             [
                 f"[{','.join(numbers)}]",
-                array_of(texts),
-                array_of(numbers[text] for text in texts.values()),
+                _array_of(texts),
+                _array_of(numbers[text] for text in texts.values()),
                 JobState.QUEUED.value,
             ],
         )
 
 
-def array_of(numbers: Iterable[int]) -> str:
+def _write_queue(queue: Collection[int], now: datetime) -> None:
+    """Writes the queue's order when it changed, and that a cycle ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE federation_arbiterterm SET cycled_at = %s, told_at = %s, queue = given.queue,"
+            " ranked_at ="
+            " CASE WHEN federation_arbiterterm.queue = given.queue THEN ranked_at ELSE %s END"
+            " FROM (SELECT %s::bigint[] AS queue) AS given",
+            [now, now, now, _array_of(queue)],
+        )
+
+
+def _array_of(numbers: Iterable[int]) -> str:
     """PostgreSQL's text of an array; the driver takes ten times as long to write a long list."""
     return f"{{{','.join(map(str, numbers))}}}"
-
-
-def _texts(reasons: Mapping[int, tuple[Reason, ...]]) -> dict[int, str]:
-    """By job, the reasons as PostgreSQL writes the JSON, so that its digest tells a change."""
-    lists: dict[int, str] = {}
-    items: dict[int, str] = {}
-    texts = {}
-    for job, told in reasons.items():
-        text = lists.get(id(told))
-        if text is None:
-            text = lists[id(told)] = f"[{', '.join(_items(told, items))}]"
-        texts[job] = text
-    return texts
-
-
-def _items(told: Iterable[Reason], items: dict[int, str]) -> Iterable[str]:
-    for reason in told:
-        text = items.get(id(reason))
-        if text is None:
-            text = items[id(reason)] = json.dumps(reason.to_json(), ensure_ascii=False)
-        yield text

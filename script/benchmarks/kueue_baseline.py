@@ -74,6 +74,7 @@ class Test:
 
     epoch: int
     backend: int
+    waiting: Any  # what the arbiter knows of the jobs that wait
     coming: list[tuple[float, Any, float]]
     clock_s: float = 0.0
     spent_s: float = 0.0
@@ -168,7 +169,7 @@ def one_cycle(test: Test) -> Any:
     cluster_side(test)
     if tend_evictions(now=test.now):
         test.evicted += len(run_sql(STOP, {"now": test.now}))
-    snapshot = take_snapshot(test.now)
+    snapshot = take_snapshot(test.now, test.waiting)
     policy = replace(
         snapshot.policy, min_run_ms=0, cool_down_ms=0, most_evictions=1_000_000, aging_ms=0
     )
@@ -215,13 +216,15 @@ def main() -> None:
     with scratch_database():
         from django.db import connection
 
+        from federation.selectors.snapshot import Waiting
         from federation.services.commit import begin_term
         from kit import collector
 
         coming = workloads()
         total = len(coming)
         connection.ensure_connection()
-        test = Test(begin_term(now=NOW), connection.connection.info.backend_pid, coming)
+        backend = connection.connection.info.backend_pid
+        test = Test(begin_term(now=NOW), backend, Waiting(), coming)
         collector.settle()
         vacuumed_s = -VACUUM_EVERY_S
         while test.finished < total:

@@ -1,7 +1,7 @@
 """A plan becomes true binding by binding; what changed since the snapshot is left alone."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection, transaction
@@ -14,6 +14,7 @@ from federation.core.cycle import decide
 from federation.core.plan import Plan
 from federation.models import ArbiterTerm, Attempt, Decision, Job
 from federation.selectors.snapshot import take_snapshot
+from federation.services import reasons
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
 from federation.services.move import move_tenant
 from quotas.models import Quota
@@ -212,6 +213,36 @@ def test_reasons_and_queue_are_written_when_they_change() -> None:
     Cluster.objects.update(state="draining")
     assert commit().told == 2
     assert {job.reasons[0]["code"] for job in Job.objects.all()} == {"cluster_draining"}
+
+
+def test_what_was_told_is_looked_at_once_a_second_and_news_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    first, second = (world.job(nodes=5 + n) for n in range(2))
+    monkeypatch.setattr(reasons, "MOST_TOLD", 1)
+    epoch = begin_term(now=NOW)
+
+    def told_at(moment: datetime) -> tuple[int, list[int], list[str]]:
+        plan = decide(take_snapshot(moment))
+        told = commit_plan(plan=plan, epoch=epoch, now=moment).told
+        codes = [
+            job.reasons[0]["code"] if job.reasons else "" for job in Job.objects.order_by("id")
+        ]
+        return told, ArbiterTerm.objects.get().queue, codes
+
+    assert told_at(NOW) == (1, [first.id, second.id], ["gang_too_large", ""])
+    third = world.job(nodes=7)
+    Cluster.objects.update(state="draining")
+    soon = NOW + timedelta(milliseconds=200)
+    old = [first.id, second.id]
+    assert told_at(soon) == (1, old, ["gang_too_large", "cluster_draining", ""])
+    assert told_at(soon) == (1, old, ["gang_too_large", *["cluster_draining"] * 2])
+    assert told_at(soon)[0] == 0
+    later = NOW + timedelta(seconds=1)
+    assert told_at(later) == (1, [*old, third.id], ["cluster_draining"] * 3)
+    assert told_at(NOW)[0] == 0  # also when the clock is set back
+    assert ArbiterTerm.objects.get().told_at == NOW
 
 
 def test_the_digest_of_what_was_told_is_the_databases() -> None:

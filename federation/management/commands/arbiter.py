@@ -21,7 +21,7 @@ from kombu.exceptions import OperationalError as BrokerError
 
 from federation import tasks
 from federation.core.cycle import decide
-from federation.selectors.snapshot import take_snapshot
+from federation.selectors.snapshot import Waiting, take_snapshot
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
 from federation.services.evict import tend_evictions
 from federation.services.life import tend_clusters
@@ -80,9 +80,10 @@ class Command(BaseCommand):
         epoch = begin_term(now=timezone.now())
         logger.info("leading, epoch %s", epoch)
         own.execute(f"LISTEN {CHANNEL}")
+        waiting = Waiting()
         while not self._stopping:
             with spans.around("cycle"):
-                run_cycle(epoch)
+                run_cycle(epoch, waiting)
             if once:
                 return
             _wait(own, interval_s)
@@ -101,7 +102,7 @@ def _wait(own: "psycopg.Connection[Any]", seconds: float) -> None:
         pass
 
 
-def run_cycle(epoch: int) -> Committed:
+def run_cycle(epoch: int, waiting: Waiting) -> Committed:
     """Tend what leaves and who is evicted; snapshot, decide, commit, nudge; one line says what was done, if anything.
 
     Raises:
@@ -110,7 +111,7 @@ def run_cycle(epoch: int) -> Committed:
     tend_clusters(now=timezone.now())
     nudge(tend_evictions(now=timezone.now()))
     began_s = time.monotonic()
-    snapshot = take_snapshot(timezone.now())
+    snapshot = take_snapshot(timezone.now(), waiting)
     plan = decide(snapshot)
     took_ms = round((time.monotonic() - began_s) * 1000)
     committed = commit_plan(plan=plan, epoch=epoch, now=timezone.now(), took_ms=took_ms)
