@@ -53,24 +53,23 @@ def run(*statements: Statement) -> list[list[Row]]:
     one of their own.
     """
     with connection.cursor() as cursor:
+        results = cursor.cursor  # psycopg's own
+        kept = _KEPT.setdefault(results.connection, {})
         cursor.execute(
-            "; ".join(map(_text, statements)),
+            "; ".join(_text(statement, kept) for statement in statements),
             [value for statement in statements for value in statement.params],
         )
-        results = cursor.cursor  # psycopg's own; here already, so nothing of Django's is needed
+        # all is here already, so nothing of Django's is needed
         return [results.fetchall() if results.pgresult.nfields else [] for _ in results.results()]
 
 
-def _text(statement: Statement) -> str:
-    """What is sent: its SQL, or the name under which this connection keeps its plan.
+def _text(statement: Statement, kept: dict[str, str]) -> str:
+    """What is sent: its SQL, or what calls its plan where this connection keeps it.
 
     A pooler may hand every transaction another connection, so behind one nothing is kept.
     """
     if not statement.is_kept or settings.IS_POOLED:
         return statement.sql
-    kept = _KEPT.get(connection.connection)
-    if kept is None:
-        kept = _KEPT[connection.connection] = {}
     return kept.get(statement.sql) or _keep(statement, kept)
 
 

@@ -14,12 +14,10 @@ from django.db import transaction
 from accounting.core.rating import PriceBook
 from accounting.selectors.prices import ALL_PRICES, whole_book
 from clusters.models import Flavor
-from federation.core.explain import never_reasons
-from federation.core.plan import FleetView, Reason
+from federation.core.plan import Reason
 from federation.core.spec import JobSpec
 from federation.models import Job
-from federation.selectors.snapshot import asked_of, waiting_job
-from federation.selectors.standing import REVISIONS, standing_fleet
+from federation.selectors.standing import REVISIONS, StandingFleet, standing_fleet
 from federation.services.limits import Newcomer, over_limits
 from kit.bulk import Row, completed, insertion, instance, run
 from kit.errors import FieldProblem, InvalidContentError, PermissionDeniedError
@@ -185,26 +183,22 @@ def _check_tenants(
 
 
 def fleet_problems(
-    fleet: Sequence[FleetView], placed: Sequence[tuple[str, JobSpec, Job]]
+    fleet: StandingFleet, placed: Sequence[tuple[str, JobSpec, Job]]
 ) -> Iterator[FieldProblem]:
     """What is wrong with jobs of one user in the light of the fleet as it stands for them.
 
     `placed` are pointers, specs and rows (saved or not). Names that do not exist are told first;
     then, for jobs without such names, why they can never run anywhere.
     """
-    clusters = {view.cluster.name for view in fleet}
-    flavors = {flavor.name for view in fleet for flavor in view.cluster.flavors}
+    clusters = {view.cluster.name for view in fleet.views}
+    flavors = {flavor.name for view in fleet.views for flavor in view.cluster.flavors}
     if any(choice.name not in flavors for _, spec, _ in placed for choice in spec.flavors):
         flavors = set(Flavor.objects.values_list("name", flat=True))
-    known: dict[str, tuple[Reason, ...]] = {}
     for at, spec, job in placed:
         unknown = list(_unknown(at, spec, flavors, clusters))
         yield from unknown
         if not unknown:
-            asked = str(asked_of(job))
-            if asked not in known:
-                known[asked] = never_reasons(waiting_job(job), fleet)
-            yield from _never(at, spec, known[asked])
+            yield from _never(at, spec, fleet.never(job))
 
 
 def _never(at: str, spec: JobSpec, reasons: Sequence[Reason]) -> Iterator[FieldProblem]:

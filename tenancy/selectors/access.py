@@ -29,11 +29,16 @@ class Principal:
         return self.user.is_superuser
 
 
+# Of who asks, what every request needs; the rest is read where it is asked for.
+_PERSON = ("id", "username", "is_superuser", "is_staff", "is_active")
+_PERSON_COLUMNS = ", ".join(f"person.{name}" for name in _PERSON)
+
+
 def token_principal(token: str, now: datetime) -> Principal | None:
     """Who a bearer token stands for; None when it is unknown, expired, revoked or inactive."""
     (found,) = run(  # written out, as it stands in the way of every request
         Statement(
-            f"SELECT token.id, token.scopes, {columns_of(User, 'person')}"  # noqa: S608
+            f"SELECT token.id, token.scopes, {_PERSON_COLUMNS}"  # noqa: S608
             " FROM tenancy_apitoken token JOIN tenancy_user person ON person.id = token.user_id"
             " WHERE token.digest = %s AND token.revoked_at IS NULL AND token.expires_at > %s"
             " AND person.is_active",
@@ -42,7 +47,7 @@ def token_principal(token: str, now: datetime) -> Principal | None:
         )
     )
     for token_id, scopes, *person in found:
-        return Principal(instance(User, person), frozenset(scopes), token_id)
+        return Principal(instance(User, person, _PERSON), frozenset(scopes), token_id)
     return None
 
 
