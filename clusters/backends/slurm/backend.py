@@ -83,15 +83,16 @@ class SlurmBackend:
                 self._delete(job_id, gang.account)
                 words = f"job {job_id} lost its name or comment on the way: a job_submit plugin?"
                 raise BackendRejectedError(words, code="not_ours")
-        if known_as and not any(map(_has_begun, found)) and self._ran(gang):
+        is_unrun = is_repeat and not job_id and not any(map(_has_begun, found))
+        if is_unrun and (ran := self._ran(gang)):
             for row in found:  # a late copy: what it copies ran, and the controller forgot it
                 self._delete(row.job_id, gang.account)
-            return Submitted(known_as, len(found))
+            return Submitted(known_as or str(ran.job_id), len(found))
         return self._settle(found, gang)
 
-    def _ran(self, gang: Gang) -> bool:
+    def _ran(self, gang: Gang) -> JobRow | None:
         row = self._ran_before(gang.fence, gang.account)
-        return row is not None and row.started_ms is not None
+        return row if row is not None and row.started_ms is not None else None
 
     def cancel(self, fence: str, account: str) -> None:
         """End every job of ours of this name; what is over or absent is no error."""

@@ -92,14 +92,26 @@ def test_what_was_accepted_once_is_never_made_anew() -> None:
     assert asked(table, "POST") == []
 
 
-def test_a_late_copy_of_what_ran_and_was_forgotten_is_not_released() -> None:
-    """The controller began anew, numbers and all; accounting knows that it ran."""
+@pytest.mark.parametrize("known_as", ["5", ""])
+def test_a_late_copy_of_what_ran_and_was_forgotten_is_not_released(known_as: str) -> None:
+    """Numbers began anew, or the answer to the submit never came; accounting knows that it ran."""
     copies = [job(5, state="PENDING", hold=True)]
     table = cluster(copies, **{"DELETE job__5": reply()})
     table.answers = {**table.answers, "GET slurmdb/jobs": reply(jobs=[past(5)])}
-    assert backend(table).submit(GANG, known_as="5") == Submitted("5", 1)
+    assert backend(table).submit(GANG, known_as=known_as) == Submitted("5", 1)
     assert asked(table, "POST") == []
     assert asked(table, "DELETE") == ["job/5"]
+
+
+def test_what_was_held_and_never_ran_is_released_by_a_repeat() -> None:
+    """Killed between submit and release: accounting has it, and no start of it."""
+    held = [job(5, state="PENDING", hold=True)]
+    table = cluster(held, **{"POST job__5": reply()})
+    waits = {"current": "PENDING", "reason": "None"}
+    unrun = past(5, state=waits, time={"submission": 90, "start": 0, "end": 0})
+    table.answers = {**table.answers, "GET slurmdb/jobs": reply(jobs=[unrun])}
+    assert backend(table).submit(GANG) == Submitted("5")
+    assert asked(table, "POST") == ["job/5"]
 
 
 @pytest.mark.parametrize("comment", [None, ""])
