@@ -19,10 +19,12 @@ from typing import Any
 
 import httpx
 import jwt
+from django.db.models import F
 
 from accounting.services.posting import meter_and_post
 from accounting.services.prices import PriceScope, set_price
-from clusters.models import Cluster, Flavor
+from clusters.core.observation import ACCOUNTING_LAG_MS
+from clusters.models import Cluster, Command, Flavor
 from clusters.selectors.traffic import clusters_to_deliver
 from clusters.services.configure import set_account, set_cluster_flavor
 from clusters.services.deliver import deliver
@@ -263,6 +265,12 @@ class World:
         self.deliver()
         self.observe()
         meter_and_post(now=utc_now(), limit=1000)
+
+    def pass_lag(self) -> None:
+        """As if what accounting may lag were over since every cancel that was answered."""
+        lag = timedelta(milliseconds=ACCOUNTING_LAG_MS)
+        answered = Command.objects.filter(kind="cancel", answered_at__isnull=False)
+        answered.update(answered_at=F("answered_at") - lag)
 
     def until(self, job: Job, *states: str, within_s: float = 120) -> Job:
         """Turns until the job is in one of the states."""

@@ -29,10 +29,12 @@ def decide(snapshot: Snapshot) -> Plan:
     draft = explain.set_aside(snapshot, draft, lines)
     draft = reservations.owners(snapshot, draft)
     draft = arbitration.owners(snapshot, draft)
-    draft = reclaim.extend(snapshot, draft)
+    if not draft.released:  # who was to go for those may stay now: the next cycle knows
+        draft = reclaim.extend(snapshot, draft)
     draft = reservations.borrowers(snapshot, draft)
     draft = arbitration.borrowers(snapshot, draft)
-    draft = preemption.extend(snapshot, draft)
+    if not draft.released:
+        draft = preemption.extend(snapshot, draft)
     draft = promotion.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)
     draft = ordering.extend(draft)

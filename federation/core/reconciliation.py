@@ -192,10 +192,7 @@ def _telling(objects: Sequence[GangSeen], accepted: str) -> list[GangSeen]:
     return [
         found
         for found in objects
-        if not accepted
-        or found.backend_id == accepted
-        or found.runs
-        or not found.state.is_final
+        if not accepted or found.backend_id == accepted or found.runs or not found.state.is_final
     ]
 
 

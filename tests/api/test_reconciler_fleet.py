@@ -68,6 +68,8 @@ def test_what_a_rebuilt_cluster_lost_runs_once_more_when_an_admin_says_so(world:
     job.refresh_from_db()
     assert job.state == "stopping"
     assert offered(ada, "lost", "resubmit") is None
+    world.deliver()  # the cancel; the cluster knows of nothing
+    world.pass_lag()
     world.until(job, "succeeded", within_s=LONG_S)
     first, second = Attempt.objects.filter(job=job)
     assert (first.state, first.end_cause) == ("ended", "resubmitted")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 
 MAX_HOSTS = 1_000_000
@@ -10,6 +11,7 @@ _NAME = re.compile(r"(?P<prefix>.*?)(?P<digits>\d*)", re.DOTALL)
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
 
+@lru_cache(maxsize=1024)  # jobs share nodes, and each names its own twice
 def expand(text: str | None) -> tuple[str, ...]:
     """The names a host list stands for, in its order; Slurm's words for "none" give ().
 

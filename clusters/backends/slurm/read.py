@@ -4,6 +4,7 @@ One reader for every API version: what differs in shape is told apart by shape.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from clusters.backends.slurm import gres
 from clusters.backends.slurm.hostlist import expand
@@ -241,5 +242,11 @@ def _cores(sockets: object) -> int:
         marks = cores.values() if isinstance(cores, dict) else cores or ()
         for mark in marks:
             status = mark.get("status") if isinstance(mark, dict) else mark
-            found += "ALLOCATED" in {word.upper() for word in words(status)}
+            told = status if isinstance(status, list) else [status]
+            found += any(_is_allocated(str(word)) for word in told)
     return found
+
+
+@lru_cache(maxsize=256)  # a large cluster has some hundred thousand cores, and few words for them
+def _is_allocated(status: str) -> bool:
+    return "ALLOCATED" in {word.upper() for word in words(status)}

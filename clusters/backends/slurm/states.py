@@ -1,6 +1,7 @@
 """Slurm's words for the states of jobs and nodes, in ours. Tables first."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from clusters.backends.slurm.values import Json, number, words
 from clusters.core.observation import GangState, NodeState
@@ -43,7 +44,8 @@ _UNSURE |= {"POWER_UP", "REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT"}
 _DRAIN = {"DRAIN", "DRAINED", "DRAINING", "FAILING", "MAINTENANCE", "MAINT", "BLOCKED"}
 
 
-def job_state(said: Iterable[str], reason: str = "") -> GangState:
+@lru_cache(maxsize=1024)  # thousands of jobs are in a few states
+def job_state(said: tuple[str, ...], reason: str = "") -> GangState:
     """The state of a job from its one word or list of words, and its reason."""
     found = {word.upper() for word in said}
     if "PENDING" in found and "REQUEUED" in found:  # evicted and in the queue again
@@ -66,7 +68,8 @@ def job_reason(said: Iterable[str], reason: object) -> str:
     return text
 
 
-def node_state(said: Iterable[str]) -> NodeState:
+@lru_cache(maxsize=1024)
+def node_state(said: tuple[str, ...]) -> NodeState:
     """The state of a node from all its words. Down beats unsure, unsure beats draining."""
     found = {word.upper().rstrip("*~#!%$@^-") for word in said}
     for words_, state in (
