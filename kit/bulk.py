@@ -75,7 +75,8 @@ def _text(statement: Statement, kept: dict[str, str]) -> str:
 
 def _keep(statement: Statement, kept: dict[str, str]) -> str:
     """Has this connection plan a statement under a name; what calls it from now on."""
-    name, numbers = f"kept_{len(kept)}", count(1)
+    verb = statement.sql.split(maxsplit=1)[0].lower()  # in logs the name is all there is to see
+    name, numbers = f"kept_{verb}_{len(kept)}", count(1)
     numbered = _PLACE.sub(lambda _: f"${next(numbers)}", statement.sql).replace("%%", "%")
     with connection.wrap_database_errors:
         connection.connection.execute(f"PREPARE {name} AS {numbered}")

@@ -18,7 +18,7 @@ import pytest
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-READS = ("SELECT", "SHOW", "NOTIFY")
+READS = ("SELECT", "SHOW", "NOTIFY", "EXECUTE KEPT_SELECT")
 
 
 Place = tuple[str, int]  # a module, and the line of a statement or of a transaction's beginning

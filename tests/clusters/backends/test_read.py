@@ -76,7 +76,7 @@ def test_job_states(said: object, reason: str, state: GangState) -> None:
     ],
 )
 def test_node_states(said: list[str], state: NodeState) -> None:
-    assert node_state(said) is state
+    assert node_state(tuple(said)) is state
 
 
 @pytest.mark.parametrize(
