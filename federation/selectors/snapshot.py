@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +47,7 @@ ASK = (
     "avoid_clusters",
     "avoid_nodes",
 )
+_ASKED = attrgetter(*ASK)
 # Read from the large `spec` only of jobs that have a checkpoint to resume from.
 _SAVED_IN = Case(
     When(
@@ -229,7 +231,7 @@ def asked_of(job: Job) -> tuple[Any, ...]:
     """The columns of a job that make its ask, where it saved, and its signal, for `read_ask`."""
     checkpoint = job.spec.get("checkpoint") or {}
     saved_in = checkpoint.get("store") if job.saved_step is not None else None
-    return (*(getattr(job, name) for name in ASK), saved_in, checkpoint.get("signal"))
+    return (*_ASKED(job), saved_in, checkpoint.get("signal"))
 
 
 def waiting_job(job: Job) -> WaitingJob:

@@ -31,7 +31,6 @@ from tenancy.services.records import BELL, Change, events_statement
 
 MOST_JOBS = 1000
 MOST_PROBLEMS = 100
-_COLUMNS = tuple(field.attname for field in Job._meta.concrete_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def _newcomers(
 def _job(values: Mapping[str, Any], tenant: Tenant, user: User) -> Job:
     """The object of a row that is about to be inserted; as yet without its row id."""
     whole = completed(Job, {"id": None, **values})
-    job = instance(Job, (whole[name] for name in _COLUMNS))
+    job = instance(Job, whole.values(), whole)
     Job.tenant.field.set_cached_value(job, tenant)
     Job.user.field.set_cached_value(job, user)
     return job
