@@ -58,5 +58,9 @@ def _holders(site: Site) -> bool:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_real_slurm(site: Site, scenario: Scenario) -> None:
-    scenario(site)
+def test_real_slurm(site: Site, cluster: LabCluster, scenario: Scenario) -> None:
+    try:
+        scenario(site)
+    finally:
+        if "limit" in scenario.__name__:  # the lab is that of all live tests
+            cluster.drop_limits("vision", "ml")

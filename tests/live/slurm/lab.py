@@ -201,6 +201,12 @@ class LabCluster:
         rows = (line.split("|") for line in told.splitlines())
         return [stay for row in rows if (stay := _stay(self.name, row)).gpus and stay.start_s]
 
+    def drop_limits(self, *accounts: str) -> None:
+        """No limit on the GPUs of these accounts any more; others may share the lab."""
+        named = f"name={','.join(accounts)}"
+        none = "GrpTRES=gres/gpu=-1,gres/gpu:h100=-1"
+        self.run("sacctmgr", "-i", "-Q", "modify", "account", "where", named, "set", none)
+
     def drop_jobs(self) -> None:
         """Cancel whatever is still there, so that every test starts on an idle cluster."""
         for user in ("mia", "ben"):
