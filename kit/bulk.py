@@ -141,6 +141,11 @@ def update_rows(
         run(Statement(_update_sql(model, key, tuple(fields)), (as_json(given),)))
 
 
+def milliseconds_of(expression: str) -> str:
+    """SQL of a moment as `to_ms` gives it, rounded down; microseconds are exact as a double."""
+    return f"round(date_part('epoch', {expression}) * 1000000)::bigint / 1000"
+
+
 def among(values: Iterable[object], kind: str = "uuid") -> RawSQL:
     """The values for `filter(name__in=...)`: one parameter, where Django makes one of each value."""
     return RawSQL(f"SELECT unnest(%s::{kind}[])", [list(map(str, values))])  # noqa: S611

@@ -24,12 +24,15 @@ class Child:
     def is_over(self) -> bool:
         """Whether none runs now."""
         with self._lock:
-            return self._process is None or self._process.poll() is not None
+            return self._has_ended()
 
     def start(self) -> None:
         """Starts it, unless one runs."""
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
+            if self._has_ended():
                 self._process = subprocess.Popen(  # noqa: S603 - a command of our own
                     self._command, cwd=self._directory, stdin=subprocess.DEVNULL
                 )
+
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None

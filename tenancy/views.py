@@ -52,6 +52,18 @@ def person(request: HttpRequest) -> User:
     return user
 
 
+def admin(request: HttpRequest, refusal: str) -> User:
+    """The user of a page that is for admins.
+
+    Raises:
+        PermissionDeniedError: says the `refusal` to anybody else.
+    """
+    user = person(request)
+    if not user.is_superuser:
+        raise PermissionDeniedError(refusal)
+    return user
+
+
 def _to_sign_in(request: HttpRequest) -> HttpResponse:
     back = request.get_full_path() if request.method == "GET" else resolve_url("overview")
     response = redirect_to_login(back)

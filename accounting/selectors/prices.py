@@ -8,7 +8,7 @@ from django.db.models.functions import Lead, RowNumber
 
 from accounting.core.rating import PriceBook, PriceEntry
 from accounting.models import Price
-from kit.bulk import Row, Statement, run
+from kit.bulk import Row, Statement, milliseconds_of, run
 from kit.intervals import from_ms, to_ms
 from tenancy.models import User
 from tenancy.selectors.access import visible_tenants
@@ -19,8 +19,8 @@ _SCOPE = ["flavor_id", "service_class", "cluster_id", "tenant_id"]
 
 # Every submit reads them, so the ORM is left out.
 ALL_PRICES = Statement(
-    "SELECT id, flavor_id, service_class, cluster_id, tenant_id, nano_per_gpu_hour,"
-    " currency, (extract(epoch FROM effective_from) * 1000)::bigint FROM accounting_price",
+    "SELECT id, flavor_id, service_class, cluster_id, tenant_id, nano_per_gpu_hour,"  # noqa: S608
+    f" currency, {milliseconds_of('effective_from')} FROM accounting_price",
     is_kept=True,
 )
 

@@ -36,7 +36,7 @@ from tenancy.api.endpoint import (
     page_of,
     page_response,
     user_of,
-    wrong_parameter,
+    uuid_after,
 )
 from tenancy.permissions import IsAdmin
 from tenancy.services.idempotency import Answer
@@ -146,7 +146,7 @@ class Simulations(Endpoint):
         """Newest first, without tables and results. They are kept for 90 days after their end."""
         page = page_after(request, str)
         rows = simulation_page(
-            states=many(request, "state", STATES), after=_after(page.after), limit=page.limit
+            states=many(request, "state", STATES), after=uuid_after(page), limit=page.limit
         )
         return page_response(request, page, rows, summary_document, lambda row: str(row.pk))
 
@@ -275,12 +275,3 @@ def _moment(body: dict[str, Any], name: str, problems: list[FieldProblem]) -> da
         problems.append(FieldProblem(f"/{name}", "invalid_time", words))
         return None
     return moment
-
-
-def _after(cursor: object) -> UUID | None:
-    try:
-        return UUID(cursor) if isinstance(cursor, str) else None
-    except ValueError:
-        raise wrong_parameter(
-            "cursor", "cursor must be one that a `next` address carried."
-        ) from None

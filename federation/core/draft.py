@@ -38,11 +38,11 @@ class Draft:
 
     Room and headroom only shrink while a draft grows, so what did not fit once does not fit later
     in the same cycle: `Place.live` drops a site for good. Equal asks share every answer. `ready`
-    are each tenant's jobs that may start, in their order, and `aside` why the others may not. `kept` are jobs that wait for nodes which
-    are kept for them; `claims` those of this cycle. `borrowers` are the tenants' shares of spot
-    with all that was bound (arbitration sets them). `limits` count what holds GPUs, was bound or
-    waits for kept nodes. Inner keys are numbers and names, as
-    UUIDs are slow to hash.
+    are each tenant's jobs that may start, in their order, and `aside` why the others may not. `kept`
+    are jobs that wait for nodes which are kept for them; `claims` those of this cycle. `borrowers`
+    are the tenants' shares of spot with all that was bound (arbitration sets them). `limits` count
+    what holds GPUs, was bound or waits for kept nodes. Inner keys are numbers and names, as UUIDs
+    are slow to hash.
     """
 
     snapshot: Snapshot

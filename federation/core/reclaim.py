@@ -129,13 +129,10 @@ class Reclaim:
             known.clear()
 
     def claim(self, job: WaitingJob) -> Site | None:
-        """Claim nodes for the job where least work is lost, in the flavor it likes best.
-
-        Not when it lost kept nodes just now: those who were to leave them stay, and are seen so next.
-        """
+        """Claim nodes for the job where least work is lost, in the flavor it likes best."""
         asker = self._draft.asker(job)
         key = (asker.place, asker.book, self._rank(job))
-        if job.id in self._draft.released or job.id in self._kept or key in self._hopeless:
+        if job.id in self._kept or key in self._hopeless:
             return None
         if not self._may_fit(job, asker):
             self._hopeless.add(key)

@@ -12,15 +12,18 @@ State = Simulation.State
 LARGE = ("quotas", "against", "result")
 
 
+def _is_gone(now: datetime) -> Q:
+    return Q(state=State.RUNNING, lease_until__lte=now)
+
+
 def gone(now: datetime) -> QuerySet[Simulation]:
     """Those whose worker did not say for a lease's time that it is alive."""
-    return Simulation.objects.filter(state=State.RUNNING, lease_until__lte=now)
+    return Simulation.objects.filter(_is_gone(now))
 
 
 def due(now: datetime) -> QuerySet[Simulation]:
     """Those that somebody is to work on, the oldest first."""
-    waiting = Q(state=State.QUEUED) | Q(state=State.RUNNING, lease_until__lte=now)
-    return Simulation.objects.filter(waiting).order_by("id")
+    return Simulation.objects.filter(Q(state=State.QUEUED) | _is_gone(now)).order_by("id")
 
 
 def is_simulation_due(now: datetime) -> bool:

@@ -25,7 +25,7 @@ from federation.models import Job
 from federation.selectors.fleet import cluster_views
 from federation.selectors.holdings import holdings, reservations
 from federation.selectors.limited import limited
-from kit.bulk import among
+from kit.bulk import among, milliseconds_of
 from kit.intervals import to_ms
 from quotas.core.cohort import Use
 from quotas.selectors import quota_policy, quota_rows
@@ -111,8 +111,8 @@ def take_snapshot(now: datetime, waiting: "Waiting | None" = None) -> Snapshot:
 
 
 def milliseconds(column: str) -> Func:
-    """A moment in whole milliseconds since the epoch; microseconds are exact as a double."""
-    template = "round(date_part('epoch', %(expressions)s) * 1000000)::bigint / 1000"
+    """A moment in whole milliseconds since the epoch."""
+    template = milliseconds_of("%(expressions)s")
     return Func(F(column), template=template, output_field=BigIntegerField())
 
 

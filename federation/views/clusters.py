@@ -17,9 +17,9 @@ from clusters.services.probe import probe_cluster
 from federation.selectors.load import cluster_load, cluster_loads, jobs_on
 from federation.services.life import leave_cluster
 from federation.views.drawing import draw
-from kit.errors import MusterError, NotFoundError, PermissionDeniedError
+from kit.errors import MusterError, NotFoundError
 from tenancy.models import User
-from tenancy.views import person, signed_in
+from tenancy.views import admin, person, signed_in
 
 LONGEST_WHY = 1000
 
@@ -111,9 +111,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def change(request: HttpRequest, name: str, action: str) -> HttpResponse:
     """`POST /clusters/<name>/drain` and the like, for admins; back to where it can be seen."""
-    user = person(request)
-    if not user.is_superuser:
-        raise PermissionDeniedError("Only admins change clusters.")
+    user = admin(request, "Only admins change clusters.")
     act = ACTS.get(action)
     if act is None:
         raise Http404

@@ -12,12 +12,12 @@ from django.views.decorators.http import require_http_methods
 from clusters.models import Cluster
 from clusters.selectors.fleet import cluster_named
 from federation.selectors.quota_sums import uses_now
-from kit.errors import MusterError, PermissionDeniedError
+from kit.errors import MusterError
 from quotas.core.mirror import Drift, MirrorLine
 from quotas.services.mirror import Change, Mirror, Outcome, apply_mirror, look_at_mirror
 from tenancy.models import User
 from tenancy.services.records import LONGEST_WHY
-from tenancy.views import person, signed_in
+from tenancy.views import admin, signed_in
 
 WORDS: Mapping[Drift, tuple[str, str]] = {  # what is shown, and the colour of its mark
     Drift.NONE: ("in step", "open"),
@@ -70,9 +70,7 @@ class Step:
 @require_http_methods(["GET", "POST"])
 def quota_mirror(request: HttpRequest, name: str) -> HttpResponse:
     """Asks the cluster at once. `act=preview` shows what would be set, `act=apply` sets it."""
-    user = person(request)
-    if not user.is_superuser:
-        raise PermissionDeniedError("Only admins see and set the limits of a cluster's accounts.")
+    user = admin(request, "Only admins see and set the limits of a cluster's accounts.")
     cluster = cluster_named(name)
     act, why = request.POST.get("act", ""), request.POST.get("why", "").replace("\0", "")
     context = {

@@ -18,10 +18,10 @@ from federation.selectors.cases import Case, finding_of, with_evidence
 from federation.selectors.findings import find, members
 from federation.selectors.standings import Standing, standings_of
 from federation.services.repair import preview, repair
-from kit.errors import MusterError, NotFoundError, PermissionDeniedError
+from kit.errors import MusterError, NotFoundError
 from kit.pagination import refuse_unknown
 from tenancy.models import User
-from tenancy.views import person, signed_in
+from tenancy.views import admin, signed_in
 
 MOST_CASES = 100
 LONGEST_WHY = 1000
@@ -166,10 +166,7 @@ def _done(
 
 
 def _admin(request: HttpRequest) -> User:
-    user = person(request)
-    if not user.is_superuser:
-        raise PermissionDeniedError("Only an admin may see the reconciler.")
-    return user
+    return admin(request, "Only an admin may see the reconciler.")
 
 
 def _is_late(request: HttpRequest, case_id: UUID) -> bool:

@@ -23,10 +23,10 @@ from federation.services.simulations import (
     quotas_as_text,
 )
 from federation.views.simulation_words import compared, tenants_of
-from kit.errors import FieldProblem, MusterError, PermissionDeniedError
+from kit.errors import FieldProblem, MusterError
 from kit.pagination import refuse_unknown
 from tenancy.models import User
-from tenancy.views import person, signed_in
+from tenancy.views import admin, signed_in
 
 MOST_SHOWN = 100
 WEEKS = (1, 2, USUAL_WEEKS, 8, 13, MOST_WEEKS)
@@ -113,10 +113,7 @@ def change(request: HttpRequest, simulation_id: UUID, action: str) -> HttpRespon
 
 
 def _admin(request: HttpRequest) -> User:
-    user = person(request)
-    if not user.is_superuser:
-        raise PermissionDeniedError("Only an admin may simulate: all tenants' work is in it.")
-    return user
+    return admin(request, "Only an admin may simulate: all tenants' work is in it.")
 
 
 def _ask(user: User, sent: QueryDict) -> Simulation:

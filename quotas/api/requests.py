@@ -41,7 +41,7 @@ from tenancy.api.endpoint import (
     page_of,
     page_response,
     user_of,
-    wrong_parameter,
+    uuid_after,
 )
 from tenancy.permissions import CanManage, CanRead
 from tenancy.selectors.tenants import managed_tenant, owned_tenant
@@ -113,7 +113,7 @@ class Requests(Endpoint):
             user_of(request),
             under=many(request, "tenant"),
             states=many(request, "state", REQUEST_STATES),
-            after=_after(page.after),
+            after=uuid_after(page),
             limit=page.limit,
             now=now,
         )
@@ -296,12 +296,3 @@ def _decided(
 
 def _answer(row: QuotaRequest, now: datetime) -> Response:
     return Response(request_document(row, now), headers={"ETag": etag(row.revision)})
-
-
-def _after(cursor: object) -> UUID | None:
-    try:
-        return UUID(cursor) if isinstance(cursor, str) else None
-    except ValueError:
-        raise wrong_parameter(
-            "cursor", "cursor must be one that a `next` address carried."
-        ) from None

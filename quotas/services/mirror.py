@@ -4,7 +4,7 @@ Nothing of it is kept here: what is wanted follows from quotas, what is there is
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -71,8 +71,9 @@ class Change:
 class Mirror:
     """What is wanted of a cluster, what is there, and what would be, or was, changed.
 
-    `known_as` is the cluster's own name for itself; `unnamed` are tenants with quota whose jobs are charged to people's defaults; `strangers` are
-    options that name an account for a tenant that does not exist; `commands` set the same by hand.
+    `known_as` is the cluster's own name for itself; `unnamed` are tenants with quota whose jobs are
+    charged to people's defaults; `strangers` are options that name an account for a tenant that does
+    not exist; `commands` set the same by hand.
     """
 
     cluster: Cluster
@@ -124,7 +125,8 @@ def apply_mirror(
         before = _look(member, cluster, uses, now)
         if before.obstacle is not None:
             raise LimitsNotSetError(f"{before.obstacle.words}. Fix: {before.obstacle.fix}.")
-        wanted = _wanted(before.changes)
+        to_set = [one for one in before.changes if one.outcome is Outcome.WOULD_SET]
+        wanted = _by_account((one.account, one.resource, one.after) for one in to_set)
         if not wanted:
             return before
         there = {
@@ -133,6 +135,7 @@ def apply_mirror(
         }
         _record(actor, cluster, "mirror_quotas", there, wanted, why, now)
         try:
+            # A member may need one of the accounts that are as they should be beside others.
             told = member.set_limits({**_in_step(before.lines), **wanted}, before.known_as)
         except BackendError as error:
             _record(actor, cluster, "mirror_failed", None, {"error": error.words}, why, now)
@@ -144,20 +147,20 @@ def apply_mirror(
 
 
 def _in_step(lines: Sequence[MirrorLine]) -> dict[str, dict[str, int]]:
-    """Limits that are as they should be: a member may need one of these accounts beside others."""
-    held: dict[str, dict[str, int]] = {}
-    for line in lines:
-        if line.drift is Drift.NONE and line.wanted is not None:
-            held.setdefault(line.account, {})[line.resource] = line.wanted
-    return held
+    """Limits that are as they should be."""
+    return _by_account(
+        (line.account, line.resource, line.wanted)
+        for line in lines
+        if line.drift is Drift.NONE and line.wanted is not None
+    )
 
 
-def _wanted(changes: Sequence[Change]) -> dict[str, dict[str, int]]:
-    wanted: dict[str, dict[str, int]] = {}
-    for one in changes:
-        if one.outcome is Outcome.WOULD_SET:
-            wanted.setdefault(one.account, {})[one.resource] = one.after
-    return wanted
+def _by_account(limits: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
+    """Limits, each an account, a resource and GPUs, as backends take them."""
+    found: dict[str, dict[str, int]] = {}
+    for account, resource, gpus in limits:
+        found.setdefault(account, {})[resource] = gpus
+    return found
 
 
 def _came_of(change: Change, told: Mapping[str, str]) -> Change:
@@ -219,9 +222,7 @@ def _look(member: Backend, cluster: Cluster, uses: Sequence[Use], now: datetime)
         seen=seen,
     )
     changes = tuple(_change(line, seen) for line in lines if line.drift in CHANGEABLE)
-    owed: dict[str, dict[str, int]] = {}
-    for one in changes:
-        owed.setdefault(one.account, {})[one.resource] = one.after
+    owed = _by_account((one.account, one.resource, one.after) for one in changes)
     with_quota = {row.tenant for row in rows}
     return Mirror(
         cluster=cluster,

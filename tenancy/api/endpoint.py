@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
+from uuid import UUID
 
 from django.http import QueryDict
 from django.utils import timezone
@@ -284,6 +285,22 @@ def many(request: Request, name: str, known: Sequence[str] | None = None) -> tup
     return values
 
 
+def uuid_after(page: Page) -> UUID | None:
+    """The id that the cursor of a page names.
+
+    Raises:
+        UnknownParameterError: not a cursor of this list.
+    """
+    try:
+        return UUID(page.after) if isinstance(page.after, str) else None
+    except ValueError:
+        raise _wrong_cursor() from None
+
+
+def _wrong_cursor() -> UnknownParameterError:
+    return wrong_parameter("cursor", "cursor must be one that a `next` address carried.")
+
+
 def page_after(request: Request, kind: type[int] | type[str]) -> Page:
     """Which page is asked, its cursor of the kind that the list has.
 
@@ -295,7 +312,7 @@ def page_after(request: Request, kind: type[int] | type[str]) -> Page:
     if after is None:
         return page
     if type(after) is not kind or (isinstance(after, int) and not 0 <= after <= LARGEST_KEY):
-        raise wrong_parameter("cursor", "cursor must be one that a `next` address carried.")
+        raise _wrong_cursor()
     return page
 
 

@@ -17,8 +17,10 @@ from kit.bulk import (
     insert_rows,
     insertion,
     instance,
+    milliseconds_of,
     run,
 )
+from kit.intervals import to_ms
 from kit.postgres.base import DatabaseWrapper
 from tenancy.models import Event, Tenant
 from tenancy.services.records import Change, write_events
@@ -194,3 +196,11 @@ def test_a_kept_insertion_goes_on_when_its_table_gets_a_column() -> None:
     assert list(Event.objects.order_by("id").values_list("subject", flat=True)) == [
         "one", "two", "three",
     ]  # fmt: skip
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("microseconds", [0, 1, 499_999, 500_500, 999_999])
+def test_sql_rounds_moments_as_python_does(microseconds: int) -> None:
+    moment = NOW.replace(microsecond=microseconds)
+    sql = f"SELECT {milliseconds_of('%s::timestamptz')}"
+    assert run(Statement(sql, (moment,))) == [[(to_ms(moment),)]]

@@ -112,12 +112,10 @@ class _Setting:
             return
         self._look()
         for account in self._left():
-            parent = self._parent(account)
-            if self._first.get(parent) == account:
-                for sibling in [
-                    one for one in self._wanted if self._may_stand_before(one, account)
-                ][:1]:
-                    self._send(sibling)
+            beside = (one for one in self._wanted if self._may_stand_before(one, account))
+            is_first = self._first.get(self._parent(account)) == account
+            if is_first and (sibling := next(beside, None)) is not None:
+                self._send(sibling)
             self._send(account)
 
     def told(self) -> dict[str, str]:
