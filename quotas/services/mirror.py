@@ -118,7 +118,7 @@ def apply_mirror(
         LimitsNotSetError: this connection may not set limits there.
         LimitsSilentError, LimitsNotReadError: as `look_at_mirror`.
     """
-    refuse_wrong_why(why)
+    refuse_wrong_why(why, "reason")
     if not why.strip():
         raise InvalidContentError("Say why; it is kept with the change.", pointer="/reason")
     with _member(cluster) as member:

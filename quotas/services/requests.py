@@ -27,7 +27,6 @@ from quotas.services.rows import (
 )
 from tenancy.models import Tenant, User
 from tenancy.services.records import (
-    LONGEST_WHY,
     Change,
     ring,
     why_problems,
@@ -132,7 +131,7 @@ def approve(
     require_share(actor, tenant, held.flavor_id)
     wanted = Wish(held.gpus, held.wanted_from, held.wanted_until, held.borrowing_limit)
     wish = replace(wanted, **changes)
-    _refuse_wrong(wish, now, _comment_problems(comment))
+    _refuse_wrong(wish, now, why_problems(comment, "comment"))
     before = shown(held)
     held.granted_gpus = wish.gpus
     held.granted_borrowing_limit = wish.borrowing_limit
@@ -160,7 +159,7 @@ def reject(
         InvalidContentError, RequestDecidedError, StaleWriteError: as `approve`.
     """
     held = _open_one(request, expected_revision, now)
-    if problems := _comment_problems(comment):
+    if problems := why_problems(comment, "comment"):
         raise InvalidContentError("The comment is not valid.", errors=problems)
     before = shown(held)
     _decide(held, actor, State.REJECTED, comment, now)
@@ -186,7 +185,7 @@ def withdraw(
     """
     lock_tree(request.tenant)
     held = _locked(request, expected_revision)
-    if problems := _comment_problems(comment):
+    if problems := why_problems(comment, "comment"):
         raise InvalidContentError("The comment is not valid.", errors=problems)
     if state_of(held, now) not in (State.OPEN, State.APPROVED):
         raise _decided(held, now)
@@ -234,11 +233,6 @@ def wish_document(wish: Wish) -> dict[str, Any]:
         "from": iso(wish.start),
         "until": iso(wish.end),
     }
-
-
-def _comment_problems(comment: object) -> list[FieldProblem]:
-    words = f"Give text of at most {LONGEST_WHY} letters."
-    return [FieldProblem("/comment", "invalid_text", words)] if why_problems(comment) else []
 
 
 def _locked(request: QuotaRequest, expected_revision: int | None) -> QuotaRequest:

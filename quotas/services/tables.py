@@ -111,9 +111,9 @@ def apply_table(
     return plan
 
 
-def refuse_wrong_why(why: object) -> None:
-    """Raises InvalidContentError for what is no reason."""
-    if wrong := why_problems(why):
+def refuse_wrong_why(why: object, field: str = "why") -> None:
+    """Raises InvalidContentError for what is no reason; `field` is what it is called."""
+    if wrong := why_problems(why, field):
         raise InvalidContentError("The reason is not valid.", errors=wrong)
 
 

@@ -244,7 +244,8 @@ def test_bad_bodies_and_unknown_clusters(world: World) -> None:
         ({}, "/reason"),
         ({"reason": "  "}, "/reason"),
         ({"reason": 7}, "/reason"),
-        ({"reason": "x" * 1001}, "/why"),
+        ({"reason": "x" * 1001}, "/reason"),
+        ({"reason": "a\0b"}, "/reason"),
         ({"reason": "x", "dry_run": "yes"}, "/dry_run"),
         ({"reason": "x", "delete": True}, "/delete"),
     ):
