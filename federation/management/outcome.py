@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from federation.core.replay import Outcome, TenantOutcome
-from federation.core.replay.told import CLASSES, hours_text, money_text
+from federation.core.replay.told import CLASSES
+from kit.display import amount, gpu_hours
 from kit.intervals import HOUR_MS
 
 HEAD = (
@@ -48,20 +49,20 @@ def _line(letter: str, one: TenantOutcome) -> tuple[str, ...]:
         for found in map(one.waits.get, CLASSES)
         for value in ((found.p50_ms, found.p90_ms) if found else (0, 0))
     ]
-    hours = [hours_text(one.gpu_ms.get(name, 0)) for name in CLASSES]
+    hours = [gpu_hours(one.gpu_ms.get(name, 0)) for name in CLASSES]
     return (
         one.tenant, letter, str(one.jobs), str(one.never), *waits, *hours,
-        str(one.evictions), hours_text(one.lost_gpu_ms), money_text(one.cost_nano, 2),
+        str(one.evictions), gpu_hours(one.lost_gpu_ms), amount(one.cost_nano),
     )  # fmt: skip
 
 
 def _total_line(letter: str, outcome: Outcome) -> tuple[str, ...]:
     tenants = outcome.tenants
-    hours = [hours_text(sum(one.gpu_ms.get(name, 0) for one in tenants)) for name in CLASSES]
+    hours = [gpu_hours(sum(one.gpu_ms.get(name, 0) for one in tenants)) for name in CLASSES]
     return (
         TOTAL, letter, str(sum(one.jobs for one in tenants)),
         str(sum(one.never for one in tenants)), "", "", "", "", *hours,
         str(sum(one.evictions for one in tenants)),
-        hours_text(sum(one.lost_gpu_ms for one in tenants)),
-        money_text(sum(one.cost_nano for one in tenants), 2),
+        gpu_hours(sum(one.lost_gpu_ms for one in tenants)),
+        amount(sum(one.cost_nano for one in tenants)),
     )  # fmt: skip

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from kit.display import gpu_hours, number, span
+from kit.display import amount, gpu_hours, number, span
+from kit.money import to_nano
 from quotas.core.cohort import GUARANTEED, SPOT
 
 Outcome = Mapping[str, Any]
@@ -41,7 +42,7 @@ def compared(outcomes: Sequence[Outcome]) -> list[Measure]:
         return []
     totals = [one["total"] for one in outcomes]
     hours = {name: [one["gpu_ms"][name] for one in totals] for name in (GUARANTEED, SPOT)}
-    costs = [Decimal(one["cost"]["amount"]) for one in totals]
+    costs = [_nano(one) for one in totals]
     return [
         _counted("Jobs", [one["jobs"] for one in totals]),
         _counted("Never started", [one["never"] for one in totals]),
@@ -49,7 +50,7 @@ def compared(outcomes: Sequence[Outcome]) -> list[Measure]:
         _measure("GPU-hours, spot", hours[SPOT], gpu_hours),
         _counted("Evictions", [one["evictions"] for one in totals]),
         _measure("GPU-hours of work lost", [one["lost_gpu_ms"] for one in totals], gpu_hours),
-        _measure("Cost", costs, _amount),
+        _measure("Cost", costs, amount),
         _measure("Jain's index", [one["fairness"] for one in outcomes], lambda x: f"{x:.4f}"),
         _measure("First arrival to last end", [one["span"] for one in outcomes], span),
     ]
@@ -86,7 +87,7 @@ def _line(letter: str, tenant: Mapping[str, Any]) -> Line:
         hours=tuple(gpu_hours(tenant["gpu_ms"].get(name, 0)) for name in (GUARANTEED, SPOT)),
         evictions=tenant["evictions"],
         lost=gpu_hours(tenant["lost_gpu_ms"]),
-        cost=_amount(Decimal(tenant["cost"]["amount"])),
+        cost=amount(_nano(tenant)),
     )
 
 
@@ -94,5 +95,5 @@ def _waits(found: Mapping[str, Any] | None) -> tuple[str, str] | None:
     return None if found is None else (span(int(found["p50"])), span(int(found["p90"])))
 
 
-def _amount(value: Decimal) -> str:
-    return f"{value:,.2f}"
+def _nano(told: Mapping[str, Any]) -> int:
+    return to_nano(Decimal(told["cost"]["amount"]))

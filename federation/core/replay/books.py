@@ -9,7 +9,6 @@ from uuid import UUID
 from accounting.core.metering import Usage
 from accounting.core.rating import PriceBook, RatedPiece, rate
 from federation.core.snapshot import Holding, TenantView
-from kit.intervals import HOUR_MS
 from quotas.core.cohort import SPOT, Use
 
 LN2 = log(2)
@@ -214,8 +213,3 @@ def jain(shares: Sequence[float]) -> float:
     """(sum of x)^2 / (n * sum of x^2); 1 when there is nothing to share."""
     squares = sum(share * share for share in shares)
     return sum(shares) ** 2 / (len(shares) * squares) if squares else 1.0
-
-
-def gpu_hours(gpu_ms: int) -> float:
-    """GPU-milliseconds as GPU-hours."""
-    return gpu_ms / HOUR_MS

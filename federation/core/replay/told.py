@@ -1,17 +1,16 @@
 """What came of a replay, for programs: JSON in the API's forms."""
 
-from decimal import Decimal
 from typing import Any
 
 from federation.core.replay.books import Outcome, TenantOutcome, Waits
-from kit.intervals import HOUR_MS
+from kit.money import gpu_hours, money
 from quotas.core.cohort import GUARANTEED, SPOT
 
 CLASSES = (GUARANTEED, SPOT)
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """Per tenant and in all; times in seconds, GPU time in milliseconds and hours, money as text."""
+    """Per tenant and in all; times in seconds, GPU time and money exact, as everywhere."""
     return {
         "tenants": [_tenant_json(one, outcome.currency) for one in outcome.tenants],
         "total": _total_json(outcome),
@@ -30,10 +29,10 @@ def _tenant_json(one: TenantOutcome, currency: str) -> dict[str, Any]:
         "never": one.never,
         "waits": {name: _waits_json(waits) for name, waits in one.waits.items()},
         "gpu_ms": dict(one.gpu_ms),
-        "gpu_hours": {name: hours_text(gpu_ms) for name, gpu_ms in one.gpu_ms.items()},
+        "gpu_hours": {name: gpu_hours(gpu_ms) for name, gpu_ms in one.gpu_ms.items()},
         "evictions": one.evictions,
         "lost_gpu_ms": one.lost_gpu_ms,
-        "cost": {"amount": money_text(one.cost_nano), "currency": currency},
+        "cost": money(one.cost_nano, currency),
     }
 
 
@@ -43,22 +42,12 @@ def _waits_json(waits: Waits) -> dict[str, Any]:
 
 def _total_json(outcome: Outcome) -> dict[str, Any]:
     tenants = outcome.tenants
-    cost = money_text(sum(one.cost_nano for one in tenants))
+    cost_nano = sum(one.cost_nano for one in tenants)
     return {
         "jobs": sum(one.jobs for one in tenants),
         "never": sum(one.never for one in tenants),
         "gpu_ms": {name: sum(one.gpu_ms.get(name, 0) for one in tenants) for name in CLASSES},
         "evictions": sum(one.evictions for one in tenants),
         "lost_gpu_ms": sum(one.lost_gpu_ms for one in tenants),
-        "cost": {"amount": cost, "currency": outcome.currency},
+        "cost": money(cost_nano, outcome.currency),
     }
-
-
-def hours_text(gpu_ms: int) -> str:
-    """GPU-milliseconds as hours with two decimals."""
-    return f"{Decimal(gpu_ms) / HOUR_MS:.2f}"
-
-
-def money_text(nano: int, digits: int = 6) -> str:
-    """Nano-units as an amount."""
-    return f"{Decimal(nano) / 1_000_000_000:.{digits}f}"

@@ -1,6 +1,7 @@
 """`manage.py simulate`: what it prints of files that are right, and what it says of those that are not."""
 
 import json
+from decimal import Decimal
 from io import StringIO
 from pathlib import Path
 
@@ -40,7 +41,10 @@ def test_two_policies_side_by_side(tmp_path: Path) -> None:
     a, b = one["tenants"]
     assert (a["tenant"], a["waits"]["guaranteed"]["p50"]) == ("org/vc-a", 10)
     assert (b["evictions"], b["lost_gpu_ms"]) == (1, 480_000)
-    assert b["cost"] == {"amount": "1.466667", "currency": "USD"}
+    assert b["cost"] == {"amount": "1.466666666", "currency": "USD"}
+    assert b["gpu_hours"] == {"spot": "1.466667"}
+    costs = [Decimal(tenant["cost"]["amount"]) for tenant in one["tenants"]]
+    assert sum(costs) == Decimal(one["total"]["cost"]["amount"]) == Decimal("2.799999999")
     # Without its guarantee the owner's job cannot start at all: the parent's headroom is for all.
     assert two["tenants"][0]["waits"]["guaranteed"]["p50"] == 10
     assert one["total"]["jobs"] == two["total"]["jobs"] == 2
@@ -63,7 +67,7 @@ def test_the_fleet_prices_classes_and_checkpoints_are_options(tmp_path: Path) ->
     a = one["tenants"][0]
     assert list(a["waits"]) == ["spot"]  # two nodes: nobody evicts anybody
     assert one["total"]["evictions"] == 0
-    assert a["cost"]["amount"] == "2.333333"  # 8 GPUs, 300 s, 3.5 an hour
+    assert a["cost"]["amount"] == "2.333333333"  # 8 GPUs, 300 s, 3.5 an hour
 
 
 @pytest.mark.parametrize(
