@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from django.conf import settings
 from django.db import connection
-from django.db.models import NOT_PROVIDED, Field, Model
+from django.db.models import NOT_PROVIDED, BigIntegerField, F, Field, Func, Model
 from django.db.models.base import ModelState
 from django.db.models.expressions import RawSQL
 
@@ -144,6 +144,12 @@ def update_rows(
 def milliseconds_of(expression: str) -> str:
     """SQL of a moment as `to_ms` gives it, rounded down; microseconds are exact as a double."""
     return f"round(date_part('epoch', {expression}) * 1000000)::bigint / 1000"
+
+
+def milliseconds(column: str) -> Func:
+    """A moment of a queryset's rows as `to_ms` gives it; a thousand datetimes cost milliseconds."""
+    template = milliseconds_of("%(expressions)s")
+    return Func(F(column), template=template, output_field=BigIntegerField())
 
 
 def among(values: Iterable[object], kind: str = "uuid") -> RawSQL:

@@ -165,7 +165,8 @@ def judge(
     doubled = sum(not found.state.is_final for found in objects) > 1
     unsettled = doubled or _is_held_again(attempt, seen, reading)
     verdict = _alive(attempt, seen, runs, accepted_ms, now_ms, unsettled=unsettled)
-    return replace(verdict, cancel_again=_outlives_cancel(attempt, seen, reading))
+    outlives = _outlives_cancel(attempt, seen, reading)
+    return replace(verdict, cancel_again=True) if outlives else verdict
 
 
 def _outlives_cancel(attempt: OpenAttempt, seen: GangSeen, reading: Reading | None) -> bool:

@@ -15,7 +15,7 @@ from clusters.selectors.traffic import gangs_from_json
 from federation.core.reconciliation import OpenAttempt, Order, Phase, Reading
 from federation.models import Attempt, Job
 from federation.selectors.fleet import OPEN_ATTEMPTS
-from kit.bulk import among, instance
+from kit.bulk import among, instance, milliseconds
 from kit.intervals import to_ms, to_ms_or_none
 from tenancy.models import User
 
@@ -57,6 +57,7 @@ _CHANGED_JOB = (
     *("hold_asked_by", "class_now", "started_at", "ended_at", "cancel_asked_at", "restarts"),
     *("max_restarts", "start_timeout_ms", "avoid_nodes", "outcome", "version"),
 )
+_WHEN = (milliseconds("sent_at"), milliseconds("answered_at"))
 _BACKEND_ID_ANSWERED = KeyTextTransform("backend_id", "answer")
 AnAttempt = TypeVar("AnAttempt", AttemptFacts, Attempt)
 
@@ -82,9 +83,8 @@ def last_reading(cluster_id: UUID) -> LastReading:
 
 def fences_to_look_up(cluster_id: UUID) -> list[str]:
     """Fences of open attempts that may exist on the cluster: their ends must not be missed."""
-    sent = Command.objects.filter(
-        ~Q(sent_at=None), cluster_id=cluster_id, kind=Command.Kind.SUBMIT
-    ).values("fence")
+    # by fence alone: given the cluster too, PostgreSQL joins an index of all of its commands
+    sent = Command.objects.filter(~Q(sent_at=None), kind=Command.Kind.SUBMIT).values("fence")
     return list(
         OPEN_ATTEMPTS.filter(cluster_id=cluster_id, fence__in=sent)
         .order_by()
@@ -96,14 +96,10 @@ def _orders(fences: Iterable[str]) -> dict[tuple[str, str], Order]:
     """Our orders to submit and cancel by fence and kind."""
     rows = Command.objects.filter(
         fence__in=among(fences, "text"), kind__in=[Command.Kind.SUBMIT, Command.Kind.CANCEL]
-    ).values_list(
-        "key", "fence", "kind", "state", "sent_at", "answered_at", "error", _BACKEND_ID_ANSWERED
-    )
+    ).values_list("key", "fence", "kind", "state", *_WHEN, "error", _BACKEND_ID_ANSWERED)
     return {
-        (fence, kind): Order(
-            state, sent_at is not None, to_ms_or_none(answered_at), error, backend_id or ""
-        )
-        for key, fence, kind, state, sent_at, answered_at, error, backend_id in rows
+        (fence, kind): Order(state, sent_ms is not None, answered_ms, error, backend_id or "")
+        for key, fence, kind, state, sent_ms, answered_ms, error, backend_id in rows
         if key.startswith(("submit:", "cancel:"))
     }
 

@@ -20,7 +20,8 @@ from federation.core.replay.history import SAVES_EACH_MS, PastRun, runs_of, work
 from federation.core.snapshot import Ask, ClusterState, ClusterView, FlavorView, TenantView
 from federation.models import Attempt, Job
 from federation.selectors.fleet import cluster_views
-from federation.selectors.snapshot import ASK, milliseconds, read_ask
+from federation.selectors.snapshot import ASK, read_ask
+from kit.bulk import milliseconds
 from kit.intervals import to_ms
 from quotas.core.cohort import QuotaRow
 from quotas.selectors import quota_policy

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import BigIntegerField, Case, F, Func, QuerySet, TextField, Value, When
+from django.db.models import Case, QuerySet, TextField, Value, When
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import MD5, Cast, JSONArray
 
@@ -25,7 +25,7 @@ from federation.models import Job
 from federation.selectors.fleet import cluster_views
 from federation.selectors.holdings import holdings, reservations
 from federation.selectors.limited import limited
-from kit.bulk import among, milliseconds_of
+from kit.bulk import among, milliseconds
 from kit.intervals import to_ms
 from quotas.core.cohort import Use
 from quotas.selectors import quota_policy, quota_rows
@@ -108,12 +108,6 @@ def take_snapshot(now: datetime, waiting: "Waiting | None" = None) -> Snapshot:
             policy=policy,
             limited=limited(held),
         )
-
-
-def milliseconds(column: str) -> Func:
-    """A moment in whole milliseconds since the epoch."""
-    template = milliseconds_of("%(expressions)s")
-    return Func(F(column), template=template, output_field=BigIntegerField())
 
 
 def _some_cluster_lacks(capability: str) -> bool:

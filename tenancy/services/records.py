@@ -20,8 +20,8 @@ LONGEST_WHY = 1000
 BELL = Statement(f"NOTIFY {CHANNEL}")  # what `ring` runs
 IDEMPOTENCY_LIFE = timedelta(hours=24)
 TOKEN_MEMORY = timedelta(days=90)  # so long its owner still sees that a token is over
-ID_NAMES = ("fence", "attempt", "cluster")
-IDS_A_LINE = 100
+_SHARED_IDS = ("attempt", "cluster")
+_CHANGES_A_LINE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +59,27 @@ def events_statement(*, changes: Sequence[Change], now: datetime) -> Statement:
 
 
 def _note(changes: Sequence[Change]) -> None:
-    """A line in the log for each change of one attempt; alike ones without, many to a line.
+    """Lines in the log: of what changed alike at once, up to a hundred to a line.
 
     So a job's id is found from its submit to its end in the logs of web, arbiter and workers. The
     line is there before the transaction commits: what came of it, the event table says.
     """
-    alike: dict[tuple[str, str], list[str]] = {}
+    alike: dict[tuple[str, ...], list[Change]] = {}
     for change in changes:
-        ids = {name: change.data[name] for name in ID_NAMES if change.data.get(name)}
-        if ids:
-            about = "job" if change.kind.startswith("job.") else "subject"
-            extra = {"ids": {about: change.subject, **ids}}
-            logger.info("%s (%s)", change.kind, change.cause, extra=extra)
-        else:
-            alike.setdefault((change.kind, change.cause), []).append(change.subject)
-    for (kind, cause), subjects in alike.items():
-        about = "jobs" if kind.startswith("job.") else "subjects"
-        for start in range(0, len(subjects), IDS_A_LINE):
-            ids = {about: ",".join(subjects[start : start + IDS_A_LINE])}
-            logger.info("%s (%s)", kind, cause, extra={"ids": ids})
+        ids = (str(change.data.get(name) or "") for name in _SHARED_IDS)
+        alike.setdefault((change.kind, change.cause, *ids), []).append(change)
+    for (kind, cause, *shared), found in alike.items():
+        about = "job" if kind.startswith("job.") else "subject"
+        for start in range(0, len(found), _CHANGES_A_LINE):
+            some = found[start : start + _CHANGES_A_LINE]
+            own = {
+                about: [change.subject for change in some],
+                "fence": [str(change.data["fence"]) for change in some if change.data.get("fence")],
+            }
+            plural = "s" if len(some) > 1 else ""
+            line = {f"{name}{plural}": ",".join(values) for name, values in own.items() if values}
+            line |= {name: value for name, value in zip(_SHARED_IDS, shared, strict=True) if value}
+            logger.info("%s (%s)", kind, cause, extra={"ids": line})
 
 
 def why_problems(why: object, field: str = "why") -> list[FieldProblem]:

@@ -10,12 +10,13 @@ from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from clusters.backends.slurm import gres
-from clusters.backends.slurm.read import JobRow, controller_job, node, usage_by_node
+from clusters.backends.slurm.read import JobRow, controller_job, node, others_job, usage_by_node
 from clusters.backends.slurm.topology import Topology
 from clusters.backends.slurm.values import Json, number, parsed
 from clusters.core.backend import Connection
 from clusters.core.observation import NodeSeen
 from clusters.core.resources import NodeShape
+from kit.ids import is_fence
 
 T = TypeVar("T")
 
@@ -85,7 +86,8 @@ class Readings:
         return SeenNode(node(raw, self._topology), used, number(raw.get("threads")) or 1)
 
     def _job(self, raw: Json) -> SeenJob:
-        row = controller_job(raw)
+        may_be_ours = raw.get("comment") or is_fence(str(raw.get("name")))
+        row = controller_job(raw) if may_be_ours else others_job(raw)
         threads = self._threads.get(row.nodes[0], 1) if row.nodes else 1
         return SeenJob(row, usage_by_node(raw, threads) if row.state.holds_nodes else {})
 

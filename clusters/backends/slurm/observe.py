@@ -211,7 +211,7 @@ def _from_controller(row: JobRow, history: Iterable[JobRow], heard_ms: int | Non
         runs = _closed(runs, row.submitted_ms or 0)
     if row.run is not None:
         runs.append(row.run)
-    return replace(read.gang_from(row, tuple(runs)), is_whole=is_told or is_late)
+    return read.gang_from(row, tuple(runs), is_whole=is_told or is_late)
 
 
 def _forgotten(

@@ -3,7 +3,7 @@
 One reader for every API version: what differs in shape is told apart by shape.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from clusters.backends.slurm import gres
@@ -36,14 +36,14 @@ class JobRow:
     user: str
     comment: str | None
     state: GangState
-    reason: str
     nodes: tuple[str, ...]
     gpus: int
-    submitted_ms: int | None
-    started_ms: int | None
-    ended_ms: int | None
-    exit_code: int | None
-    restarts: int
+    reason: str = ""
+    submitted_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    exit_code: int | None = None
+    restarts: int = 0
     pinned: tuple[str, ...] = ()
     is_end: bool = True
 
@@ -62,28 +62,35 @@ class JobRow:
 
 def controller_job(raw: Json) -> JobRow:
     """A job from `/slurm/.../jobs`. A pending job's start is only a forecast and left out."""
-    said = words(raw.get("job_state"))
-    state = job_state(said, str(raw.get("state_reason") or ""))
-    if state is GangState.PENDING and raw.get("hold") is True:
-        state = GangState.HELD
-    nodes = expand(raw.get("nodes"))
+    row = others_job(raw)
+    state = row.state
     started = seconds_to_ms(raw.get("start_time"))
-    has_run = state.holds_nodes or (state.is_final and bool(nodes))
-    return JobRow(
-        job_id=number(raw.get("job_id")) or 0,
-        name=str(raw.get("name") or ""),
-        user=str(raw.get("user_name") or ""),
-        comment=str(raw.get("comment") or ""),
-        state=state,
-        reason=job_reason(said, raw.get("state_reason")),
-        nodes=nodes,
-        gpus=gres.count(raw.get("tres_alloc_str") or raw.get("tres_req_str")),
+    has_run = state.holds_nodes or (state.is_final and bool(row.nodes))
+    return replace(
+        row,
+        reason=job_reason(words(raw.get("job_state")), raw.get("state_reason")),
         submitted_ms=seconds_to_ms(raw.get("submit_time")),
         started_ms=started if has_run else None,
         ended_ms=seconds_to_ms(raw.get("end_time")) if state.is_final else None,
         exit_code=exit_code(raw.get("exit_code")) if state.is_final and has_run else None,
         restarts=number(raw.get("restart_cnt")) or 0,
         pinned=expand(raw.get("required_nodes")),
+    )
+
+
+def others_job(raw: Json) -> JobRow:
+    """As much as matters of one that is neither marked nor named as ours: what it holds, waits for."""
+    state = job_state(words(raw.get("job_state")), str(raw.get("state_reason") or ""))
+    if state is GangState.PENDING and raw.get("hold") is True:
+        state = GangState.HELD
+    return JobRow(
+        job_id=number(raw.get("job_id")) or 0,
+        name=str(raw.get("name") or ""),
+        user=str(raw.get("user_name") or ""),
+        comment=str(raw.get("comment") or ""),
+        state=state,
+        nodes=expand(raw.get("nodes")),
+        gpus=gres.count(raw.get("tres_alloc_str") or raw.get("tres_req_str")),
     )
 
 
@@ -128,8 +135,8 @@ def _part(raw: Json, key: str) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def gang_from(row: JobRow, runs: tuple[Run, ...]) -> GangSeen:
-    """The gang a row stands for, with all its runs."""
+def gang_from(row: JobRow, runs: tuple[Run, ...], *, is_whole: bool = True) -> GangSeen:
+    """The gang a row stands for, with all its runs (or not, where it is not whole)."""
     return GangSeen(
         fence=row.name,
         backend_id=str(row.job_id),
@@ -145,6 +152,7 @@ def gang_from(row: JobRow, runs: tuple[Run, ...]) -> GangSeen:
         comment=row.comment or "",
         runs=runs,
         pinned=row.pinned,
+        is_whole=is_whole,
     )
 
 
