@@ -1,8 +1,8 @@
 """What came of a replay as a table for a terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from federation.core.replay import Outcome, TenantOutcome
+from federation.core.replay import Outcome, TenantOutcome, Waits
 from federation.core.replay.told import CLASSES
 from kit.display import amount, gpu_hours
 from kit.intervals import HOUR_MS
@@ -44,14 +44,9 @@ def as_table(outcomes: Sequence[tuple[str, Outcome]]) -> str:
 
 
 def _line(letter: str, one: TenantOutcome) -> tuple[str, ...]:
-    waits = [
-        f"{value / 1000:.0f}" if found else "-"
-        for found in map(one.waits.get, CLASSES)
-        for value in ((found.p50_ms, found.p90_ms) if found else (0, 0))
-    ]
     hours = [gpu_hours(one.gpu_ms.get(name, 0)) for name in CLASSES]
     return (
-        one.tenant, letter, str(one.jobs), str(one.never), *waits, *hours,
+        one.tenant, letter, str(one.jobs), str(one.never), *_waits(one.waits), *hours,
         str(one.evictions), gpu_hours(one.lost_gpu_ms), amount(one.cost_nano),
     )  # fmt: skip
 
@@ -61,8 +56,16 @@ def _total_line(letter: str, outcome: Outcome) -> tuple[str, ...]:
     hours = [gpu_hours(sum(one.gpu_ms.get(name, 0) for one in tenants)) for name in CLASSES]
     return (
         TOTAL, letter, str(sum(one.jobs for one in tenants)),
-        str(sum(one.never for one in tenants)), "", "", "", "", *hours,
+        str(sum(one.never for one in tenants)), *_waits(outcome.waits), *hours,
         str(sum(one.evictions for one in tenants)),
         gpu_hours(sum(one.lost_gpu_ms for one in tenants)),
         amount(sum(one.cost_nano for one in tenants)),
     )  # fmt: skip
+
+
+def _waits(by_class: Mapping[str, Waits]) -> list[str]:
+    return [
+        f"{value / 1000:.0f}" if found else "-"
+        for found in map(by_class.get, CLASSES)
+        for value in ((found.p50_ms, found.p90_ms) if found else (0, 0))
+    ]

@@ -1,11 +1,11 @@
 """What came of a simulation in words: the policies side by side, in all and tenant by tenant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from kit.display import amount, gpu_hours, number, span
+from kit.display import NONE, amount, gpu_hours, number, span
 from kit.money import to_nano
 from quotas.core.cohort import GUARANTEED, SPOT
 
@@ -46,6 +46,7 @@ def compared(outcomes: Sequence[Outcome]) -> list[Measure]:
     return [
         _counted("Jobs", [one["jobs"] for one in totals]),
         _counted("Never started", [one["never"] for one in totals]),
+        *_waited(totals),
         _measure("GPU-hours, guaranteed", hours[GUARANTEED], gpu_hours),
         _measure("GPU-hours, spot", hours[SPOT], gpu_hours),
         _counted("Evictions", [one["evictions"] for one in totals]),
@@ -56,13 +57,28 @@ def compared(outcomes: Sequence[Outcome]) -> list[Measure]:
     ]
 
 
+def _waited(totals: Sequence[Mapping[str, Any]]) -> Iterator[Measure]:
+    """Waits of all tenants' jobs together, by class: none where no job started in it.
+
+    Results that were kept before they were counted do not tell.
+    """
+    for name in (GUARANTEED, SPOT):
+        for point in ("p50", "p90"):
+            found = [one.get("waits", {}).get(name, {}).get(point) for one in totals]
+            yield _measure(f"Wait {point.upper()}, {name}", found, _seconds)
+
+
+def _seconds(value: float | None) -> str:
+    return NONE if value is None else span(int(value))
+
+
 def _counted(name: str, values: Sequence[int]) -> Measure:
     return _measure(name, values, number)
 
 
 def _measure(name: str, values: Sequence[Any], words: Any) -> Measure:
     texts, change = tuple(map(words, values)), ""
-    if len(values) > 1:
+    if len(values) > 1 and None not in values:
         more = values[1] - values[0]
         sign = "+" if more > 0 else "\N{MINUS SIGN}"
         change = "same" if texts[0] == texts[1] else f"{sign}{words(abs(more))}"

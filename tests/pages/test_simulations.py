@@ -12,7 +12,7 @@ from django.utils import timezone
 from federation.models import Simulation
 from federation.services.simulate import work_off
 from federation.services.simulations import ask_for
-from kit.display import NONE
+from kit.display import NONE, span
 from tests.pages.past import give_past, give_quotas
 from tests.pages.scene import Scene
 from tests.pages.test_pages import plain, text
@@ -75,6 +75,10 @@ def test_what_is_wrong_stands_at_its_table_with_row_and_field(ada: Client) -> No
     assert "acme is guaranteed 8 h100-sxm-80 GPUs" in answer.content.decode()
 
 
+def span_of(waits: dict[str, float] | None, point: str) -> str:
+    return span(int(waits[point])) if waits else NONE
+
+
 def test_two_policies_stand_side_by_side(ada: Client, scene: Scene) -> None:
     give_past(scene, 60)
     it = made(scene, against=TABLE % ("acme/vision", 256))
@@ -85,6 +89,11 @@ def test_two_policies_stand_side_by_side(ada: Client, scene: Scene) -> None:
     assert f"Jobs {one['jobs']} {two['jobs']} same" in page
     assert f"Never started {one['never']} {two['never']} +{two['never'] - one['never']}" in page
     assert two["never"] > one["never"]
+    assert two["waits"] != one["waits"]
+    for name in ("guaranteed", "spot"):
+        for point in ("p50", "p90"):
+            shown = [span_of(total["waits"].get(name), point) for total in (one, two)]
+            assert f"Wait {point.upper()}, {name} {shown[0]} {shown[1]} " in page
     # Without a quota of its own nothing of speech starts.
     nothing = rf"{NONE} {NONE} 0\.00 0\.00 0 0\.00 0\.00"
     assert re.search(rf"acme/speech A 20 0 .* B 20 20 {nothing}", page)

@@ -82,10 +82,12 @@ class Outcome:
     """What came of a replay. `span_ms` is from the first arrival to the last end.
 
     `fairness` is Jain's index of the tenants' GPU time over weight: 1 = all got the same, 1/n = one
-    of n got everything (Jain, Chiu and Hawe, DEC-TR-301, 1984). `waited_ms` is by job id.
+    of n got everything (Jain, Chiu and Hawe, DEC-TR-301, 1984). `waits` are those of all tenants'
+    jobs together, by class; `waited_ms` is by job id.
     """
 
     tenants: tuple[TenantOutcome, ...]
+    waits: Mapping[str, Waits]
     span_ms: int
     cycles: int
     fairness: float
@@ -180,8 +182,19 @@ class Books:
             key=lambda one: one.tenant,
         )
         shares = [one.total_gpu_ms / one.weight for one in told]
-        currency = self._prices.currency or ""
-        return Outcome(tuple(told), span_ms, cycles, jain(shares), currency, self._waited_ms)
+        waits: dict[str, list[int]] = defaultdict(list)
+        for account in self._accounts.values():
+            for name, waited in account.waits.items():
+                waits[name] += waited
+        return Outcome(
+            tenants=tuple(told),
+            waits=_waits(waits),
+            span_ms=span_ms,
+            cycles=cycles,
+            fairness=jain(shares),
+            currency=self._prices.currency or "",
+            waited_ms=self._waited_ms,
+        )
 
 
 def _told(path: str, weight: int, account: _Account) -> TenantOutcome:
@@ -192,15 +205,20 @@ def _told(path: str, weight: int, account: _Account) -> TenantOutcome:
         jobs=account.jobs,
         finished=account.finished,
         never=account.jobs - started,
-        waits={
-            name: Waits(len(waits), percentile(waits, 50), percentile(waits, 90))
-            for name, waits in sorted(account.waits.items())
-        },
+        waits=_waits(account.waits),
         gpu_ms=dict(sorted(account.gpu_ms.items())),
         evictions=account.evictions,
         lost_gpu_ms=account.lost_gpu_ms,
         cost_nano=account.cost_nano,
     )
+
+
+def _waits(by_class: Mapping[str, Sequence[int]]) -> dict[str, Waits]:
+    """Of each class in which a job started, its waits."""
+    return {
+        name: Waits(len(waits), percentile(waits, 50), percentile(waits, 90))
+        for name, waits in sorted(by_class.items())
+    }
 
 
 def percentile(values: Iterable[int], percent: int) -> int:

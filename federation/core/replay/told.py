@@ -1,5 +1,6 @@
 """What came of a replay, for programs: JSON in the API's forms."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from federation.core.replay.books import Outcome, TenantOutcome, Waits
@@ -27,7 +28,7 @@ def _tenant_json(one: TenantOutcome, currency: str) -> dict[str, Any]:
         "jobs": one.jobs,
         "finished": one.finished,
         "never": one.never,
-        "waits": {name: _waits_json(waits) for name, waits in one.waits.items()},
+        "waits": _waits_json(one.waits),
         "gpu_ms": dict(one.gpu_ms),
         "gpu_hours": {name: gpu_hours(gpu_ms) for name, gpu_ms in one.gpu_ms.items()},
         "evictions": one.evictions,
@@ -36,8 +37,11 @@ def _tenant_json(one: TenantOutcome, currency: str) -> dict[str, Any]:
     }
 
 
-def _waits_json(waits: Waits) -> dict[str, Any]:
-    return {"jobs": waits.jobs, "p50": waits.p50_ms / 1000, "p90": waits.p90_ms / 1000}
+def _waits_json(by_class: Mapping[str, Waits]) -> dict[str, Any]:
+    return {
+        name: {"jobs": waits.jobs, "p50": waits.p50_ms / 1000, "p90": waits.p90_ms / 1000}
+        for name, waits in by_class.items()
+    }
 
 
 def _total_json(outcome: Outcome) -> dict[str, Any]:
@@ -46,6 +50,7 @@ def _total_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "jobs": sum(one.jobs for one in tenants),
         "never": sum(one.never for one in tenants),
+        "waits": _waits_json(outcome.waits),
         "gpu_ms": {name: sum(one.gpu_ms.get(name, 0) for one in tenants) for name in CLASSES},
         "evictions": sum(one.evictions for one in tenants),
         "lost_gpu_ms": sum(one.lost_gpu_ms for one in tenants),

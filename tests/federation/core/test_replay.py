@@ -83,6 +83,17 @@ def test_what_ends_within_its_grace_is_not_evicted() -> None:
     assert (b.evictions, b.lost_gpu_ms, b.finished) == (0, 0, 1)
 
 
+def test_waits_in_all_are_those_of_all_jobs_together() -> None:
+    jobs = [past(n, "a", "guaranteed", at_s=0, run_s=60, gpus=4) for n in (1, 2, 3)]
+    jobs += [past(4, "b", "guaranteed", at_s=0, run_s=60, gpus=4)]
+    found = replay(jobs, setting(a=4, b=4))
+    assert of(found, "a").waits == {"guaranteed": Waits(3, 60 * SECOND, 120 * SECOND)}
+    assert of(found, "b").waits == {"guaranteed": Waits(1, 0, 0)}
+    # Of 0, 0, 60 and 120 s the second is the first that half do not exceed.
+    assert found.waits == {"guaranteed": Waits(4, 0, 120 * SECOND)}
+    assert replay([], setting(a=4)).waits == {}
+
+
 def test_auto_is_promoted_and_its_time_is_cut_there() -> None:
     jobs = [
         past(1, "a", "guaranteed", at_s=0, run_s=60, gpus=4),
@@ -167,6 +178,12 @@ def test_parts_sum_to_wholes_and_the_order_of_jobs_means_nothing(
         assert one.finished + one.never == one.jobs
         if not one.never:
             assert one.total_gpu_ms == work[one.tenant] + one.lost_gpu_ms
+    assert sum(waits.jobs for waits in found.waits.values()) == len(found.waited_ms)
+    for name, waits in found.waits.items():
+        apart = [one.waits[name] for one in found.tenants if name in one.waits]
+        assert waits.jobs == sum(one.jobs for one in apart)
+        assert min(one.p50_ms for one in apart) <= waits.p50_ms <= max(one.p50_ms for one in apart)
+        assert min(one.p90_ms for one in apart) <= waits.p90_ms <= max(one.p90_ms for one in apart)
     random.Random(seed).shuffle(jobs)  # noqa: S311 (any order will do)
     assert replay(jobs, place) == found
 

@@ -48,6 +48,10 @@ def test_two_policies_side_by_side(tmp_path: Path) -> None:
     # Without its guarantee the owner's job cannot start at all: the parent's headroom is for all.
     assert two["tenants"][0]["waits"]["guaranteed"]["p50"] == 10
     assert one["total"]["jobs"] == two["total"]["jobs"] == 2
+    assert one["total"]["waits"] == {
+        "guaranteed": {"jobs": 1, "p50": 10.0, "p90": 10.0},
+        "spot": {"jobs": 1, "p50": 0.0, "p90": 0.0},
+    }
 
 
 def test_a_table_for_people(tmp_path: Path) -> None:
@@ -55,6 +59,7 @@ def test_a_table_for_people(tmp_path: Path) -> None:
     lines = out.splitlines()
     assert lines[0].split()[:4] == ["tenant", "policy", "jobs", "never"]
     assert lines[1].split()[:4] == ["org/vc-a", "A", "1", "0"]
+    assert lines[3].split()[:8] == ["(all)", "A", "2", "0", "10", "10", "0", "0"]
     assert "Jain's index" in out
 
 
