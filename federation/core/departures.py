@@ -163,7 +163,7 @@ class QuotaToCome:
         }
         idle = Counter(idle_gpus(snapshot.clusters))
         for held in snapshot.holdings:
-            if held.goes:
+            if draft.is_gone(held):
                 freed = self._gpus_on(held.cluster, held.nodes, held.shape)
                 idle[held.flavor, held.cluster] += freed
         for binding in draft.promised:

@@ -11,6 +11,7 @@ from federation.core.snapshot import (
     Ask,
     ClusterState,
     ClusterView,
+    Holding,
     Site,
     Snapshot,
     TenantView,
@@ -42,7 +43,7 @@ class Draft:
     are jobs that wait for nodes which are kept for them; `claims` those of this cycle. `borrowers`
     are the tenants' shares of spot with all that was bound (arbitration sets them). `limits` count
     what holds GPUs, was bound or waits for kept nodes. Inner keys are numbers and names, as UUIDs
-    are slow to hash.
+    are slow to hash. `_leavers` are the gangs that leave nodes which are kept for nobody.
     """
 
     snapshot: Snapshot
@@ -70,6 +71,8 @@ class Draft:
     _excluded: dict[tuple[int, str, str], frozenset[str]] = field(default_factory=dict)
     _books: "dict[UUID, Book]" = field(default_factory=dict)
     _askers: "dict[tuple[int, int, int], Asker]" = field(default_factory=dict)
+    _leavers: dict[tuple[UUID, str], list[Holding]] = field(default_factory=dict)
+    _kept_nodes: set[tuple[UUID, str]] = field(default_factory=set)
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Draft":
@@ -80,7 +83,9 @@ class Draft:
         limits = Counts(snapshot.limited, lineages)
         if limits:
             limits.hold((held.job, held.tenant, held.gpus) for held in snapshot.holdings)
-        return cls(snapshot, cohort, tenants, lineages, limits)
+        draft = cls(snapshot, cohort, tenants, lineages, limits)
+        draft._leave(held for held in snapshot.holdings if held.goes)
+        return draft
 
     def plan(self) -> Plan:
         """What was decided."""
@@ -191,6 +196,39 @@ class Draft:
         self.cohort.take(use_of(binding), idle=room.keep(binding.nodes, shape))
         self._start(binding)
         self.kept[binding.job] = Kept(binding, until_ms, free_gpus)
+        for place in ((binding.cluster, name) for name in binding.nodes):
+            self._kept_nodes.add(place)
+            for held in self._leavers.pop(place, ()):
+                self._pass_on(held)
+
+    def claim(self, site: Site, claim: Claim) -> None:
+        """Keep nodes for a job from now on, and evict those who are in its way."""
+        self.claims.append(claim)
+        self.victims.update(held.attempt for held in claim.victims)
+        self._leave(claim.victims)
+        self.keep(site, claim.binding, claim.deadline_ms)
+
+    def is_gone(self, held: Holding) -> bool:
+        """Whether the gang's nodes come free: it leaves anyway, or is evicted by this plan."""
+        return held.goes or (bool(self.victims) and held.attempt in self.victims)
+
+    def _leave(self, gangs: Iterable[Holding]) -> None:
+        """Note whose nodes come free."""
+        for held in gangs:
+            for place in ((held.cluster, name) for name in held.nodes):
+                if place in self._kept_nodes:
+                    self._pass_on(held)
+                else:
+                    self._leavers.setdefault(place, []).append(held)
+
+    def _pass_on(self, held: Holding) -> None:
+        """A gang leaves a node that is kept for a job: what it has there counts for that job.
+
+        All of it does, though a small job leaves some idle in the end: so nobody is lent twice what
+        an owner keeps, whichever of several gangs leaves first.
+        """
+        use = held.use
+        self.cohort.pass_on(replace(use, gpus=held.shape.per_node.gpus))
 
     def _start(self, binding: Binding) -> None:
         if self.limits:
@@ -212,7 +250,7 @@ class Draft:
         promised = [use_of(binding) for binding in self.promised]
         cohort = Cohort(self.snapshot.quotas, self.lineages, (*self.snapshot.uses, *promised))
         for held in self.snapshot.holdings:
-            if held.goes:
+            if self.is_gone(held):
                 cohort.give_back(held.use)
         return cohort
 

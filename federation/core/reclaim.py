@@ -152,12 +152,9 @@ class Reclaim:
         return None
 
     def _make(self, job: WaitingJob, way: _Way) -> None:
-        draft = self._draft
         binding = binding_of(job, way.site, self._class, way.block)
         claim = Claim(binding, tuple(way.victims), self._deadline_ms(way))
-        draft.claims.append(claim)
-        draft.victims.update(held.attempt for held in way.victims)
-        draft.keep(way.site, binding, claim.deadline_ms)
+        self._draft.claim(way.site, claim)
         for held in way.victims:
             self._quota.give_back(held)
         self._quota.take(binding)

@@ -12,7 +12,8 @@ below, an ask is owed while the excess of `need` over guarantee finds room in so
 while the topmost row's whole use stays within its guarantee.
 
 Spot. Use stays within the borrowing limit of every row above, and leaves idle what others keep: of
-a guarantee all but the lending limit is kept for the row's own subtree, less what that uses.
+a guarantee all but the lending limit is kept for the row's own subtree, less what that uses. A GPU
+that goes from one to another without being idle is used by the other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -112,7 +113,7 @@ NO_LIMIT = Headroom(None, None)
 class _Account:
     """A row in its book, and what its subtree uses."""
 
-    __slots__ = ("above", "kept_below", "need", "row", "used")
+    __slots__ = ("above", "kept_below", "need", "passed", "row", "used")
 
     def __init__(self, row: QuotaRow, above: "_Account | None") -> None:
         self.row = row
@@ -120,6 +121,7 @@ class _Account:
         self.used = {GUARANTEED: 0, SPOT: 0}
         self.need = 0
         self.kept_below = 0  # what the rows right below keep
+        self.passed = 0  # used still, but it will be another's and never idle
 
     @property
     def slack(self) -> int:
@@ -134,7 +136,7 @@ class _Account:
     @property
     def kept(self) -> int:
         """Idle GPUs that the subtree keeps from all others."""
-        own = self.row.kept - self.used[GUARANTEED] - self.used[SPOT]
+        own = self.row.kept - self.used[GUARANTEED] - self.used[SPOT] + self.passed
         return max(own, self.kept_below, 0)
 
 
@@ -172,12 +174,18 @@ class _Book:
             account = account.above
         self.kept += kept
 
-    def _change(self, account: "_Account | None", *, need: int, kept: int) -> None:
-        """Lets a new row reserve and keep, up to the top."""
+    def pass_on(self, account: "_Account | None", gpus: int) -> None:
+        """Counts GPUs no longer as used where it is asked what is kept, in every row above."""
+        self.changes += 1
+        self._change(account, need=0, kept=0, passed=gpus)
+
+    def _change(self, account: "_Account | None", *, need: int, kept: int, passed: int = 0) -> None:
+        """Lets a row reserve, keep and pass on more, up to the top."""
         while account is not None:
             reserved, kept_before = account.reserved, account.kept
             account.need += need
             account.kept_below += kept
+            account.passed += passed
             need, kept = account.reserved - reserved, account.kept - kept_before
             account = account.above
         self.kept += kept
@@ -305,6 +313,14 @@ class Cohort:
     def give_back(self, use: Use) -> None:
         """Count GPUs no longer; `take` with no idle GPUs counts them again."""
         self._count(Use(use.tenant, use.flavor, use.cluster, use.service_class, -use.gpus))
+
+    def pass_on(self, use: Use) -> None:
+        """GPUs in use go to another, who was counted with them by `take`: they are never idle.
+
+        Both count in limits. Only the other one counts in what owners keep of idle GPUs.
+        """
+        for book in self._at(use.flavor, use.cluster):
+            book.pass_on(book.nearest(use.tenant), use.gpus)
 
     def promote(self, use: Use) -> None:
         """Count GPUs held as spot as guaranteed from now on."""

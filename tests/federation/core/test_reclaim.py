@@ -620,3 +620,44 @@ def test_the_order_of_rows_means_nothing() -> None:
         one, other = decide(before), decide(mixed)
         assert (one.claims, one.bindings) == (other.claims, other.bindings)
         assert one.reasons == other.reasons
+
+
+@pytest.mark.parametrize(
+    ("leaver", "gamma_keeps", "lent"),
+    [
+        ("acme", 16, 1),  # acme keeps 24 and has 16 of them, now as before: of 16 idle it leaves 8
+        ("beta", 16, 1),  # acme has 16 of its 24 in time
+        ("gamma", 32, 0),  # so has acme, but gamma, which had all its 32, has 16 less
+    ],
+)
+def test_what_goes_from_one_to_another_counts_once_in_what_owners_keep(
+    leaver: str, gamma_keeps: int, lent: int
+) -> None:
+    owed = {"acme": 24, "gamma": gamma_keeps}
+    keeps = [replace(quota(*row), lending_limit=0) for row in owed.items()]
+    waits = [job(1, "2x8", required_tier="leaf"), borrower(2), borrower(3)]
+    gangs = [
+        holding(7, "n1 n2", tenant=leaver),
+        *(mine(n, f"n{n}", tenant="gamma") for n in (4, 6)),  # of each other leaf a node is idle
+    ]
+    fleet = cluster("c1", {"h100": nodes(6)})
+    before = facts(waits, gangs, fleet, quotas=(*keeps, quota("beta", 0)))
+    plan = decide(before)
+    assert claimed(plan) == {1: "c1: n1 n2 < 7"}
+    assert [one.tenant for one in plan.bindings] == [uid("beta")] * lent
+    after = then(before, replace(plan, bindings=()))  # it was told to go in the last cycle
+    again = decide(after)
+    assert (again.claims, again.released, again.bindings) == ((), (), plan.bindings)
+    gone = decide(emptied(then(after, again)))  # nor is more lent when it has gone
+    assert [one.job for one in gone.bindings] == [1]
+
+
+def test_what_is_kept_for_spot_stands_where_an_owner_takes_back_elsewhere() -> None:
+    keeps = replace(quota("acme", 16), lending_limit=0)
+    waits = [job(1, only_clusters=("c2",)), borrower(2)]
+    gangs = [holding(7, "n1 n2", tenant="gamma", on="c2"), own_spot(8, "n2", leaves=True)]
+    spot = reservation(2, "n2", service_class="spot")
+    quotas = (keeps, quota("beta", 0), quota("gamma", 0))
+    before = facts(waits, gangs, TWO, ELSEWHERE, quotas=quotas, reservations=(spot,))
+    plan = decide(before)
+    assert (claimed(plan), plan.released) == ({1: "c2: n1 < 7"}, ())

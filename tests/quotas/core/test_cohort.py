@@ -83,7 +83,7 @@ def test_limits_follow_what_is_taken() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["take", "keep", "give back", "promote", "know"]),
+            st.sampled_from(["take", "keep", "give back", "pass on", "promote", "know"]),
             st.sampled_from([ACME, TEAM, OTHER, BETA]),
             st.integers(1, 4),
             st.sampled_from([GUARANTEED, SPOT]),
@@ -105,6 +105,8 @@ def test_limits_that_were_asked_before_say_what_new_ones_say(
             cohort.know_idle({("h100", on): gpus})
         elif what == "give back":
             cohort.give_back(use)
+        elif what == "pass on":
+            cohort.pass_on(use)
         elif what == "promote":
             cohort.promote(held(tenant, gpus, GUARANTEED, on))
         else:
@@ -132,6 +134,19 @@ def test_what_is_kept_for_a_job_takes_only_what_is_idle_of_it() -> None:
     cohort.take(held(TEAM, 8), idle=3)
     assert cohort.headroom(TEAM, "h100", HERE, SPOT).gpus == 1
     assert cohort.headroom(TEAM, "h100", HERE, GUARANTEED).gpus == 0
+
+
+def test_what_goes_from_one_to_another_is_used_by_the_other() -> None:
+    rows = [row(TEAM, 0), row(OTHER, 8, lends=0), row(BETA, 8, lends=0)]
+    cohort = Cohort(rows, LINEAGES, [held(BETA, 8, SPOT)], {("h100", HERE): 12})
+    asks = [(TEAM, "h100", HERE, SPOT), (OTHER, "h100", HERE, GUARANTEED)]
+    assert [cohort.headroom(*ask).gpus for ask in asks] == [4, 8]
+    cohort.take(held(BETA, 8), idle=0)
+    cohort.pass_on(held(BETA, 8, SPOT))  # from beta to beta: it uses 8 as before
+    assert [cohort.headroom(*ask).gpus for ask in asks] == [4, 8]
+    cohort.take(held(OTHER, 8), idle=0)
+    cohort.pass_on(held(BETA, 8))  # the other has its 8 then, and beta none of its own
+    assert [cohort.headroom(*ask).gpus for ask in asks] == [4, 0]
 
 
 def idle_spot(rows: list[QuotaRow], uses: list[Use], gpus: int, tenant: UUID = TEAM) -> int | None:

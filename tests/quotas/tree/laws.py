@@ -13,7 +13,6 @@ from uuid import UUID
 from clusters.core.domains import shared_tier
 from clusters.core.topology import RANK
 from federation.core.cycle import decide
-from federation.core.draft import idle_gpus
 from federation.core.plan import Binding, Claim, Plan
 from federation.core.reclaim import is_spared
 from federation.core.snapshot import Holding, Reservation, Snapshot, WaitingJob
@@ -123,22 +122,21 @@ def _whole_and_near(plan: Plan, jobs: Mapping[int, WaitingJob]) -> None:
 
 
 def _within_quota(plan: Plan) -> None:
-    """Invariant 4: no decision raises use above quota, or takes what owners keep.
-
-    What nodes are kept for counts as used by its owner, who keeps so much less idle.
-    """
+    """Invariant 4: no decision raises use above quota, or takes what owners keep."""
     facts = plan.basis
     lineages, uses = lineages_of(facts), list(facts.uses)
-    promised = _promised(plan)
-    idle = idle_gpus(facts.clusters)
+    bound: list[Binding] = []
     for one in plan.bindings:
         ask = Use(one.tenant, one.flavor, one.cluster, one.service_class, one.shape.gpus)
         assert allows(facts.quotas, uses, lineages, ask), f"job {one.job} is above quota"
         if one.service_class == SPOT:
-            kept_and_idle = kept_from(facts.quotas, uses + promised, lineages, ask, idle)
-            assert all(kept <= 0 or kept + ask.gpus <= free for kept, free in kept_and_idle)
+            to_be, idle = _to_be(plan, bound, one.job)
+            kept_and_idle = kept_from(facts.quotas, to_be, lineages, ask, idle)
+            assert all(kept <= 0 or kept + ask.gpus <= free for kept, free in kept_and_idle), (
+                f"job {one.job} takes what an owner keeps idle"
+            )
         uses.append(ask)
-        idle[one.flavor, one.cluster] -= ask.gpus
+        bound.append(one)
     for promotion in plan.promotions:
         place = (promotion.tenant, promotion.flavor, promotion.cluster)
         ask = Use(*place, GUARANTEED, promotion.gpus)
@@ -146,16 +144,58 @@ def _within_quota(plan: Plan) -> None:
         uses += [ask, Use(*place, SPOT, -promotion.gpus)]
 
 
-def _promised(plan: Plan) -> list[Use]:
-    """What those will use for whom nodes are kept, before the plan or by it."""
-    tenants = {job.id: job.tenant for job in plan.basis.jobs}
+def _to_be(
+    plan: Plan, bound: Iterable[Binding], asking: int
+) -> tuple[list[Use], dict[tuple[str, UUID], int]]:
+    """Who uses and will use each GPU, once, and what is idle and kept for nobody, for a spot job.
+
+    What nodes are kept for counts for the job that waits for them, and no more for who leaves them.
+    Before the asking job those are served who take or await nodes as owners, and those as spot who
+    have waited for theirs for longer.
+    """
+    facts = plan.basis
+    tenants = {job.id: job.tenant for job in facts.jobs}
+    since = {one.job: (one.claimed_ms, one.job) for one in facts.reservations}
     over = {*plan.released, *(one.job for one in plan.bindings)}
-    kept: list[Binding | Reservation] = [claim.binding for claim in plan.claims]
-    kept += [one for one in plan.basis.reservations if one.job not in over]
-    return [
-        Use(tenants[one.job], one.flavor, one.cluster, one.service_class, one.shape.gpus)
-        for one in kept
+    claims = [claim for claim in plan.claims if claim.binding.service_class == GUARANTEED]
+    kept: list[Binding | Reservation] = [claim.binding for claim in claims]
+    kept += [
+        one
+        for one in facts.reservations
+        if one.job not in over
+        and (
+            one.service_class == GUARANTEED or asking not in since or since[one.job] < since[asking]
+        )
     ]
+    taken: Counter[tuple[UUID, str]] = Counter()
+    for one in (*bound, *kept):
+        for name in one.nodes:
+            taken[one.cluster, name] += one.shape.per_node.gpus
+    idle = {
+        (flavor.name, cluster.id): sum(
+            max(node.free.gpus - taken[cluster.id, node.name], 0)
+            for node in flavor.nodes
+            if node.usable
+        )
+        for cluster in facts.clusters
+        if cluster.state == "open"
+        for flavor in cluster.flavors
+    }
+    told = {victim.attempt for claim in claims for victim in claim.victims}
+    places = {(one.cluster, name) for one in kept for name in one.nodes}
+    uses = [
+        Use(tenants[one.job], one.flavor, one.cluster, one.service_class, one.shape.gpus)
+        for one in (*bound, *kept)
+    ]
+    for gang in facts.holdings:
+        passed = [
+            name
+            for name in gang.nodes
+            if (gang.goes or gang.attempt in told) and (gang.cluster, name) in places
+        ]
+        gpus = gang.gpus - len(passed) * gang.shape.per_node.gpus
+        uses.append(replace(gang.use, gpus=gpus))
+    return uses, idle
 
 
 def check_twice(plan: Plan, random: Random) -> None:
