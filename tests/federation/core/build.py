@@ -216,7 +216,8 @@ def held(facts: Snapshot, holdings: Iterable[Holding], **changes: object) -> Sna
             on.setdefault((one.cluster, name), []).append(one.shape)
 
     def left(c: ClusterView, n: NodeRoom) -> NodeRoom:
-        return replace(n, free=left_of(n.total, n.foreign, on.get((c.id, n.name), ())))
+        free = left_of(n.total, n.foreign, on.get((c.id, n.name), ()))
+        return n if free == n.free else replace(n, free=free)
 
     clusters = tuple(
         replace(

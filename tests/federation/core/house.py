@@ -12,7 +12,7 @@ from federation.core.plan import Plan
 from federation.core.snapshot import Holding, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT
 from tests.federation.core.build import held, then
-from tests.quotas.tree.laws import Turns
+from tests.quotas.tree.claims import Turns
 
 TICK_MS = 30_000
 GRACES_S = (0, 60, 150)

@@ -28,7 +28,8 @@ from tests.federation.core.build import (
     then,
 )
 from tests.federation.core.house import TICK_MS, House
-from tests.quotas.tree.laws import check_claims, check_plan
+from tests.quotas.tree.claims import check_claims
+from tests.quotas.tree.laws import check_plan
 
 PATHS = ("acme", "acme/a", "acme/b", "beta")
 GANGS = ("1x4", "1x8", "2x4", "2x8", "3x8")

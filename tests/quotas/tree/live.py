@@ -28,7 +28,8 @@ from tenancy.models import Role, Tenant, User
 from tenancy.services.access import set_member
 from tenancy.services.tree import update_tenant
 from tests import make
-from tests.quotas.tree.laws import Turns, check_claims, check_moment, check_plan
+from tests.quotas.tree.claims import Turns, check_claims
+from tests.quotas.tree.laws import check_moment, check_plan
 from tests.scenario.house import Furniture
 from tests.scenario.lab import ACCOUNT, Laboratory
 from tests.scenario.scenario import Scenario

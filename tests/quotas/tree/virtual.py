@@ -14,14 +14,8 @@ from quotas.core.grants import Grant, first_misfits, rows_at
 from quotas.core.policy import Policy
 from tests.federation.core.build import cluster, held, job, need, node, quota, snapshot, uid
 from tests.federation.core.house import TICK_MS, House
-from tests.quotas.tree.laws import (
-    check_claims,
-    check_moment,
-    check_nodes,
-    check_plan,
-    check_twice,
-    starts,
-)
+from tests.quotas.tree.claims import check_claims, starts
+from tests.quotas.tree.laws import check_moment, check_nodes, check_plan, check_twice
 
 FLAVOR = "h100"
 FLEET = (("c1", 4), ("c2", 2))
