@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from federation.views import (
     clusters,
     jobs,
+    limits,
     overview,
     queue,
     quota_mirror,
@@ -24,6 +25,7 @@ page_urls: list[URLPattern] = [
     path("clusters/<slug:name>/<slug:action>", clusters.change, name="change-cluster"),
     path("queue", queue.queue, name="queue"),
     path("quotas", quotas.quotas, name="quotas"),
+    path("quotas/limits", limits.limits, name="quota-limits"),
     path("quotas/export", quotas.export, name="export-quotas"),
     path("quotas/undo/<int:entry_id>", quotas.undo_act, name="undo-quotas"),
     path("quotas/requests", quota_requests.requests, name="quota-requests"),

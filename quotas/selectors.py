@@ -90,12 +90,13 @@ class Act:
         return self.entries[0]
 
 
-def acts_page(user: User, *, limit: int) -> list[Act]:
+def acts_page(user: User, *, limit: int, about: str = "quota") -> list[Act]:
     """The newest changes of quotas of tenants that the user may see, by act; 2 queries.
 
-    `limit` counts entries; an act that is cut is left out, unless it is the only one.
+    `about` "limit": of limits. `limit` counts entries; an act that is cut is left out, unless it is
+    the only one.
     """
-    rows = AuditEntry.objects.filter(object_type="quota").select_related("actor")
+    rows = AuditEntry.objects.filter(object_type=about).select_related("actor")
     if not user.is_superuser:
         mine = Q(pk=None)
         for path in visible_tenants(user).values_list("path", flat=True):

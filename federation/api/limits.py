@@ -5,12 +5,11 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from federation.core.spec.quantities import read_duration_ms
-from kit.errors import FieldProblem, InvalidContentError
+from federation.services.limits import read_time_limit
 from quotas.core.limits import Scope
 from quotas.models import Limit
 from quotas.selectors import limits_of
-from quotas.services.limits import LONGEST_MS, Whose, remove_limit, set_limit
+from quotas.services.limits import read_whose, remove_limit, set_limit
 from tenancy.api.endpoint import (
     NUMBER,
     TEXT,
@@ -27,7 +26,6 @@ from tenancy.api.endpoint import (
     page_of,
     user_of,
 )
-from tenancy.models import User
 from tenancy.permissions import CanManage, CanRead
 from tenancy.selectors.tenants import managed_tenant, visible_tenant
 
@@ -62,7 +60,6 @@ LIMIT_BODY: dict[str, Any] = {
     },
     "additionalProperties": False,
 }
-LONGEST = 400
 
 
 class Limits(Endpoint):
@@ -91,11 +88,11 @@ class Limits(Endpoint):
         limit = set_limit(
             actor=user,
             tenant=tenant,
-            whose=_whose(
+            whose=read_whose(
                 body.get("scope", Scope.TENANT.value), body.get("user"), body.get("label")
             ),
             **{name: body.get(name) for name in COUNTED},
-            longest_ms=_milliseconds(body.get("time_limit")),
+            longest_ms=read_time_limit(body.get("time_limit")),
             expected_revision=expected_version(request),
             why=body.get("why", ""),
             now=clock(),
@@ -118,7 +115,7 @@ class Limits(Endpoint):
         """It keeps nobody back any more."""
         user = user_of(request)
         tenant, asked = managed_tenant(user, path), request.query_params
-        whose = _whose(
+        whose = read_whose(
             asked.get("scope", Scope.TENANT.value), asked.get("user"), asked.get("label")
         )
         expected = expected_version(request)
@@ -139,50 +136,3 @@ def limit_document(limit: Limit) -> dict[str, Any]:
         "time_limit": None if limit.longest_ms is None else limit.longest_ms // 1000,
         "etag": etag(limit.revision),
     }
-
-
-def _whose(scope: object, username: object, label: object) -> Whose:
-    """For whose jobs, as the service takes it.
-
-    Raises:
-        InvalidContentError: there is no such person, or the label is no name=text.
-    """
-    if not isinstance(scope, str):
-        raise _wrong("/scope", "unknown_scope", f"Give one of {', '.join(Scope)}.")
-    name, text = ("", "") if label is None else _pair(label)
-    return Whose(scope, _person(username), name, text)
-
-
-def _pair(label: object) -> tuple[str, str]:
-    if not isinstance(label, str) or "=" not in label:
-        raise _wrong("/label", "invalid_label", "Give name=text.")
-    name, _, text = label.partition("=")
-    return name, text
-
-
-def _person(username: object) -> User | None:
-    if username is None:
-        return None
-    is_name = isinstance(username, str) and "\0" not in username and len(username) <= LONGEST
-    found = User.objects.filter(username=username).first() if is_name else None
-    if found is None:
-        raise _wrong("/user", "unknown_user", "There is no such person.")
-    return found
-
-
-def _milliseconds(given: object) -> int | None:
-    """Raises InvalidContentError for what is no duration, or one that no job may have."""
-    if given is None:
-        return None
-    is_form = type(given) is int or (isinstance(given, str) and len(given) <= LONGEST)
-    found = read_duration_ms(given) if is_form else None  # type: ignore[arg-type]
-    if found is None or not 1000 <= found <= LONGEST_MS:
-        most = f"seconds from 1 to {LONGEST_MS // 1000}"
-        words = f'Give {most}, or text such as "72:00:00", "3-00:00:00" or "90m".'
-        raise _wrong("/time_limit", "invalid_format", words)
-    return found
-
-
-def _wrong(pointer: str, code: str, words: str) -> InvalidContentError:
-    problem = FieldProblem(pointer, code, words)
-    return InvalidContentError("The limit is not valid.", errors=[problem])

@@ -18,7 +18,11 @@ def limited(held: Iterable[Holding]) -> Limited:
 
     One query without limits, or with limits of tenants alone; one more for people, one for labels.
     """
-    rows = limit_rows()
+    return limited_by(limit_rows(), held)
+
+
+def limited_by(rows: tuple[LimitRow, ...], held: Iterable[Holding]) -> Limited:
+    """These limits, and what they ask of waiting jobs and of those that hold GPUs."""
     scopes = {row.scope for row in rows}
     people = _people(held) if Scope.USER in scopes else {}
     labels = _labels(rows, held) if Scope.LABEL in scopes else {}

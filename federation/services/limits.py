@@ -7,12 +7,15 @@ from uuid import UUID
 from federation.core.bounded import too_long, whom
 from federation.core.lifecycle import JobState
 from federation.core.spec import JobSpec
+from federation.core.spec.quantities import read_duration_ms
 from kit.bulk import Statement, run
-from kit.errors import FieldProblem
+from kit.errors import FieldProblem, InvalidContentError
 from quotas.core.limits import LimitRow, Scope
 from quotas.selectors import limits_at_submit
-from quotas.services.limits import lock_limits
+from quotas.services.limits import LONGEST_MS, lock_limits
 from tenancy.models import Tenant
+
+LONGEST_DURATION = 400  # letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +116,21 @@ def _count(limits: Sequence[int], user: UUID) -> Mapping[int, int]:
         )
     )
     return dict(rows)
+
+
+def read_time_limit(given: object) -> int | None:
+    """Milliseconds of the longest time limit as people write it: seconds, or text; None is none.
+
+    Raises:
+        InvalidContentError: it is no duration, or one that no job may have.
+    """
+    if given is None:
+        return None
+    is_form = type(given) is int or (isinstance(given, str) and len(given) <= LONGEST_DURATION)
+    found = read_duration_ms(given) if is_form else None  # type: ignore[arg-type]
+    if found is None or not 1000 <= found <= LONGEST_MS:
+        most = f"seconds from 1 to {LONGEST_MS // 1000}"
+        words = f'Give {most}, or text such as "72:00:00", "3-00:00:00" or "90m".'
+        problem = FieldProblem("/time_limit", "invalid_format", words)
+        raise InvalidContentError("The limit is not valid.", errors=[problem])
+    return found

@@ -6,8 +6,12 @@ from typing import Any
 from uuid import UUID
 
 from federation.selectors.whatif import Effect
+from federation.views.limit_form import LABELS
+from kit.display import duration, number
+from quotas.core.limits import BOUNDS
 from quotas.core.table import NUMBERS
 from quotas.selectors import Act
+from quotas.services.limit_edits import LimitPlan
 from quotas.services.tables import TablePlan
 from tenancy.models import AuditEntry, User
 from tenancy.selectors.access import visible_tenants
@@ -63,6 +67,39 @@ def plan_words(
     file: Mapping[str, Any] | None,
 ) -> Plan:
     """A plan in words, its jobs as far as the person may see them."""
+    changes = tuple(
+        (
+            _where(change.row.tenant, change.row.flavor, change.row.cluster),
+            _differences(change.before, change.after),
+        )
+        for change in plan.changes
+    )
+    return Plan(changes, groups_of(user, effect), tuple(warnings), file)
+
+
+def limit_plan_words(user: User, plan: LimitPlan, effect: Effect) -> Plan:
+    """The same of a plan of limits."""
+    changes = tuple(
+        (
+            f"{change.edit.tenant.path}, {change.edit.whose}",
+            _bound_differences(change.before, change.after),
+        )
+        for change in plan.changes
+    )
+    return Plan(changes, groups_of(user, effect))
+
+
+def limit_act_words(act: Act) -> ActWords:
+    """An act of the history of limits in words."""
+    changes = (
+        (", ".join(entry.object_id.split(" ", 1)), _bound_differences(entry.before, entry.after))
+        for entry in reversed(act.entries)
+    )
+    return ActWords(act, tuple(changes), can_undo=False)
+
+
+def groups_of(user: User, effect: Effect) -> tuple[Group, ...]:
+    """What the next cycle would do otherwise; jobs are named as far as the person may see them."""
     seen = None
     if not user.is_superuser:
         seen = set(visible_tenants(user).values_list("path", flat=True))
@@ -76,14 +113,7 @@ def plan_words(
         _group("Are evicted for them", effect.reclaimed, effect, seen),
         _group("Do not start any more", effect.held_back, effect, seen),
     )
-    changes = tuple(
-        (
-            _where(change.row.tenant, change.row.flavor, change.row.cluster),
-            _differences(change.before, change.after),
-        )
-        for change in plan.changes
-    )
-    return Plan(changes, tuple(one for one in groups if one.count), tuple(warnings), file)
+    return tuple(one for one in groups if one.count)
 
 
 def act_words(act: Act, managed: Mapping[UUID, str]) -> ActWords:
@@ -134,3 +164,27 @@ def _values(values: Mapping[str, Any]) -> str:
 
 def _value(value: object) -> str:
     return "none" if value is None else str(value)
+
+
+def _bound_differences(
+    before: Mapping[str, int | None] | None, after: Mapping[str, int | None] | None
+) -> str:
+    """Such as `GPUs running 16 → 32, Longest time limit any → 1 d`."""
+    if after is None:
+        return "taken away (" + _bounds(before or {}) + ")"
+    if before is None:
+        return "new: " + _bounds(after)
+    return ", ".join(
+        f"{LABELS[name]} {_bound(name, before.get(name))} → {_bound(name, after.get(name))}"
+        for name in BOUNDS
+        if before.get(name) != after.get(name)
+    )
+
+
+def _bounds(values: Mapping[str, int | None]) -> str:
+    given = [name for name in BOUNDS if values.get(name) is not None]
+    return ", ".join(f"{LABELS[name]} {_bound(name, values[name])}" for name in given)
+
+
+def _bound(name: str, value: int | None) -> str:
+    return "any" if value is None else duration(value) if name == "longest_ms" else number(value)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -17,8 +16,11 @@ from clusters.selectors.catalogue import flavor_names
 from federation.selectors.borrowing import borrowing
 from federation.selectors.quota_sums import FlavorSums, Standing, commitments_now, standing
 from federation.selectors.whatif import effect_of
+from federation.views.limit_form import OF, lines_of
+from federation.views.limit_form import Form as LimitForm
 from federation.views.quota_form import NEW, Form, form_of, shown, texts_of
 from federation.views.quota_words import Plan, act_words, plan_words
+from federation.views.reach import Reach, is_below
 from kit.errors import MusterError, NotFoundError, PermissionDeniedError
 from kit.pagination import refuse_unknown
 from quotas.core.cohort import GUARANTEED, SPOT, QuotaRow
@@ -28,8 +30,7 @@ from quotas.selectors import act_of, acts_page, all_quotas, limits_under
 from quotas.services.edits import apply_edits, plan_edits, undo
 from quotas.services.files import FORMATS, read_file, write_file
 from quotas.services.tables import TablePlan, apply_table, plan_table, refuse, table_of
-from tenancy.models import Role, Tenant, User
-from tenancy.selectors.access import visible_tenants
+from tenancy.models import User
 from tenancy.selectors.tenants import managed_tenant
 from tenancy.services.records import LONGEST_WHY
 from tenancy.views import person, signed_in
@@ -116,25 +117,6 @@ class Section:
     def has_over(self) -> bool:
         """Whether some row is used over its guarantee."""
         return any(line.over for line in self.lines)
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What of the tree a person sees and may change, by tenants' ids."""
-
-    seen: frozenset[UUID]
-    managed: Mapping[UUID, str]
-
-    @classmethod
-    def of(cls, user: User) -> "Reach":
-        """Admins all; others change what is below a tenant that they own."""
-        seen = frozenset(visible_tenants(user).values_list("id", flat=True))
-        if user.is_superuser:
-            return cls(seen, dict(Tenant.objects.order_by("path").values_list("id", "path")))
-        owned = visible_tenants(user, Role.OWNER).order_by("path")
-        rows = list(owned.values_list("id", "path", "lineage"))
-        ids = {key for key, _, _ in rows}
-        return cls(seen, {key: path for key, path, line in rows if ids & set(line[:-1])})
 
 
 @signed_in
@@ -301,6 +283,7 @@ def _page(
     found = standing(now)
     chosen = {name: request.GET.get(name, "").strip() for name in FILTERS}
     rows = [one for one in all_quotas() if one.tenant_id in reach.seen and _is_chosen(one, chosen)]
+    limits = [one for one in limits_under(user) if is_below(one.tenant.path, chosen["tenant"])]
     context = {
         "now": now,
         "sections": list(_sections(found, rows[:MOST_LINES], chosen["flavor"], reach, form)),
@@ -319,7 +302,9 @@ def _page(
         "clusters": Cluster.objects.exclude(state=Cluster.State.GONE).order_by("name"),
         "acts": [act_words(act, reach.managed) for act in acts_page(user, limit=MOST_ENTRIES)],
         "longest": LONGEST_WHY,
-        "limits": [one for one in limits_under(user) if _is_below(one.tenant.path, chosen)],
+        "limits": list(lines_of(limits[:MOST_LINES], reach.managed, LimitForm())),
+        "limit_of": OF,
+        "hidden_limits": max(len(limits) - MOST_LINES, 0),
         "borrowing": [
             one
             for one in borrowing(found, None if user.is_superuser else reach.seen)
@@ -332,12 +317,9 @@ def _page(
 
 def _is_chosen(quota: Quota, chosen: Mapping[str, str]) -> bool:
     """Whether the filters leave the row on the page: a flavor, and a tenant with all below it."""
-    return chosen["flavor"] in ("", quota.flavor_id) and _is_below(quota.tenant.path, chosen)
-
-
-def _is_below(path: str, chosen: Mapping[str, str]) -> bool:
-    top = chosen["tenant"]
-    return not top or path == top or path.startswith(f"{top}/")
+    return chosen["flavor"] in ("", quota.flavor_id) and is_below(
+        quota.tenant.path, chosen["tenant"]
+    )
 
 
 def _sections(

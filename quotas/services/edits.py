@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 
 from clusters.models import Cluster
-from kit.errors import ConflictError, InvalidContentError, NotFoundError, StaleWriteError
+from kit.errors import ConflictError, NotFoundError, StaleWriteError
 from quotas.core.table import NUMBERS, TableRow
 from quotas.models import Quota
 from quotas.selectors import Act, act_of
@@ -17,10 +17,10 @@ from quotas.services.tables import (
     TableChange,
     TablePlan,
     lock_trees,
+    need_why,
     numbers_of,
     places_of,
     plan_changes,
-    refuse_wrong_why,
     write_plan,
 )
 from tenancy.models import Tenant, User
@@ -74,7 +74,7 @@ def apply_edits(*, actor: User, edits: Sequence[Edit], why: str, now: datetime) 
     Raises:
         InvalidContentError: as `plan_edits`, or no reason is given; the others as `plan_edits`.
     """
-    _need_why(why)
+    need_why(why)
     lock_trees()
     plan = plan_edits(actor=actor, edits=edits, now=now)
     write_plan(actor=actor, plan=plan, why=why, now=now)
@@ -93,7 +93,7 @@ def undo(*, actor: User, entry_id: int, why: str, now: datetime) -> TablePlan:
         InvalidContentError, PermissionDeniedError, ChildrenAboveParentError, GrantsCountError: as
             `apply_edits`: it does not fit any more.
     """
-    _need_why(why)
+    need_why(why)
     lock_trees()
     act = act_of(entry_id)
     if act is None:
@@ -156,9 +156,3 @@ def _back(act: Act, tenants: Iterable[Tenant]) -> list[TableChange]:
 def _numbers(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The numbers of an audit entry's before or after."""
     return None if kept is None else {name: kept[name] for name in NUMBERS if name in kept}
-
-
-def _need_why(why: str) -> None:
-    refuse_wrong_why(why)
-    if not why.strip():
-        raise InvalidContentError("Say why; it is kept with the change.", pointer="/why")

@@ -20,6 +20,7 @@ from tenancy.services.records import ring, why_problems, write_audit
 MOST = 1_000_000
 LONGEST_MS = 366 * DAY_MS
 LONGEST_TEXT = 255
+LONGEST_NAME = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,52 @@ class Whose:
         }.get(self.scope, "all jobs")
 
 
+def read_whose(scope: object, username: object, label: object) -> Whose:
+    """For whose jobs, of what people write: a scope, a person's name, a label as `name=text`.
+
+    Raises:
+        InvalidContentError: there is no such person, or the label is no name=text.
+    """
+    if not isinstance(scope, str):
+        raise _wrong("/scope", "unknown_scope", f"Give one of {', '.join(Scope)}.")
+    name, text = ("", "") if label is None else _pair(label)
+    return Whose(scope, _person(username), name, text)
+
+
+def _pair(label: object) -> tuple[str, str]:
+    if not isinstance(label, str) or "=" not in label:
+        raise _wrong("/label", "invalid_label", "Give name=text.")
+    name, _, text = label.partition("=")
+    return name, text
+
+
+def _person(username: object) -> User | None:
+    if username is None:
+        return None
+    is_name = isinstance(username, str) and "\0" not in username and len(username) <= LONGEST_NAME
+    found = User.objects.filter(username=username).first() if is_name else None
+    if found is None:
+        raise _wrong("/user", "unknown_user", "There is no such person.")
+    return found
+
+
+def _wrong(pointer: str, code: str, words: str) -> InvalidContentError:
+    problem = FieldProblem(pointer, code, words)
+    return InvalidContentError("The limit is not valid.", errors=[problem])
+
+
 def whose_of(limit: Limit) -> Whose:
     """For whose jobs a row speaks."""
     return Whose(limit.scope, limit.user, limit.label, limit.text)
 
 
+def limit_problems(whose: Whose, bounds: Mapping[str, Any]) -> list[FieldProblem]:
+    """Everything that one limit cannot say."""
+    return [*_whose_problems(whose), *_bound_problems(bounds)]
+
+
 def _check(whose: Whose, bounds: Mapping[str, Any], why: object) -> None:
-    found = [*_whose_problems(whose), *_bound_problems(bounds), *why_problems(why)]
+    found = [*limit_problems(whose, bounds), *why_problems(why)]
     if found:
         raise InvalidContentError("The limit is not valid.", errors=found)
 
@@ -69,7 +109,7 @@ def _whose_problems(whose: Whose) -> Iterator[FieldProblem]:
 def _bound_problems(bounds: Mapping[str, Any]) -> Iterator[FieldProblem]:
     given = {name: bound for name, bound in bounds.items() if bound is not None}
     if not given:
-        words = f"Bound at least one of {', '.join(BOUNDS)}."
+        words = "Bound something: running GPUs, running or waiting jobs, or the time limit."
         yield FieldProblem(f"/{BOUNDS[0]}", "nothing_bounded", words)
     for name, bound in given.items():
         is_time = name == "longest_ms"

@@ -17,13 +17,13 @@ from clusters.core.charging import PREFIX, charge_of
 from clusters.core.limits import LimitsSeen, Obstacle
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Node
 from clusters.selectors.connection import connection_of
-from kit.errors import ConflictError, InvalidContentError, MusterError
+from kit.errors import ConflictError, MusterError
 from kit.intervals import to_ms
 from quotas.core.cohort import QuotaRow, Use
 from quotas.core.grants import rows_at, turns
 from quotas.core.mirror import CHANGEABLE, Charges, Drift, MirrorLine, Place, Served, mirror
 from quotas.selectors import grants_from, rows_as_set
-from quotas.services.tables import refuse_wrong_why
+from quotas.services.tables import need_why
 from tenancy.models import Tenant, User
 from tenancy.services.records import write_audit
 
@@ -118,9 +118,7 @@ def apply_mirror(
         LimitsNotSetError: this connection may not set limits there.
         LimitsSilentError, LimitsNotReadError: as `look_at_mirror`.
     """
-    refuse_wrong_why(why, "reason")
-    if not why.strip():
-        raise InvalidContentError("Say why; it is kept with the change.", pointer="/reason")
+    need_why(why, "reason")
     with _member(cluster) as member:
         before = _look(member, cluster, uses, now)
         if before.obstacle is not None:

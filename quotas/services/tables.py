@@ -117,6 +117,13 @@ def refuse_wrong_why(why: object, field: str = "why") -> None:
         raise InvalidContentError("The reason is not valid.", errors=wrong)
 
 
+def need_why(why: object, field: str = "why") -> None:
+    """Raises InvalidContentError for what is no reason, and for none."""
+    refuse_wrong_why(why, field)
+    if not str(why).strip():
+        raise InvalidContentError("Say why; it is kept with the change.", pointer=f"/{field}")
+
+
 def lock_trees() -> None:
     """One writer of all trees: what a plan compares stays as it is until it is written.
 

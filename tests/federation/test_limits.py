@@ -10,8 +10,10 @@ from federation.core.cycle import decide
 from federation.core.plan import Plan
 from federation.models import Job
 from federation.selectors.snapshot import take_snapshot
+from federation.selectors.whatif import effect_of_limits
 from federation.services.commit import Committed, begin_term, commit_plan
-from quotas.core.limits import Limited
+from quotas.core.limits import Limited, LimitRow, Scope
+from quotas.selectors import limit_rows
 from quotas.services.limits import Whose, remove_limit, set_limit
 from tenancy.models import Tenant
 from tests.federation.world import NOW, World
@@ -64,6 +66,22 @@ def test_a_limit_set_after_the_snapshot_makes_the_plan_stale() -> None:
     put(Tenant.objects.get(path="acme"), EACH, running_jobs=1)
     assert (commit(plan).bound, Job.objects.filter(state="queued").count()) == (0, 2)
     assert commit().bound == 1
+
+
+def test_what_other_limits_would_change_is_told_and_nothing_is_written() -> None:
+    world = World()
+    first, second = (world.job(labels={"kind": "sweep"}).pk for _ in range(2))
+    put(world.tenant, Whose(), running_jobs=1)
+    (held,) = limit_rows()
+    without = effect_of_limits((), NOW)
+    assert (list(without.started), without.held_back) == ([second], [])
+    # Of a label that no limit has named so far.
+    sweep = LimitRow(world.tenant.pk, Scope.LABEL, None, "kind", "sweep", running_gpus=1)
+    less = effect_of_limits((held, sweep), NOW)
+    assert (less.started, less.held_back, list(less.jobs)) == ({}, [first], [first])
+    assert effect_of_limits((held,), NOW).jobs == {}
+    assert limit_rows() == (held,)
+    assert set(Job.objects.values_list("state", flat=True)) == {"queued"}
 
 
 def test_nothing_of_jobs_is_read_for_limits_where_none_asks_for_it() -> None:
