@@ -88,6 +88,7 @@ class Simulated:
     doubtful: set[str] = field(default_factory=set)
     _known: dict[tuple[str, int, int], Known] = field(default_factory=dict)
     _outcomes: dict[tuple[str, int, int], tuple[State, int]] = field(default_factory=dict)
+    _over: set[tuple[str, int, int]] = field(default_factory=set)  # name, number, time of submit
 
     def control(self, deed: str, **data: Any) -> dict[str, Any]:
         """Pulls a lever of the laboratory."""
@@ -110,8 +111,8 @@ class Simulated:
 
         Called at every step. It also finds of what its accounting does not tell the truth: of runs
         that it does not have (any more), of those that are over and have no end there, of those that
-        it closed itself when their controller came back without them, and of those whose end it tells
-        otherwise than before.
+        it closed itself when their controller came back without them, of those whose end it tells
+        otherwise than before, and of those that are over and that an older state has alive again.
         """
         now_ms = self.running.now_ms()
         world = self.running.world
@@ -119,6 +120,12 @@ class Simulated:
         records = [run for run in world.records if _is_marked(run)]
         present, recorded = {_key(run) for run in held}, {id(run) for run in records}
         self.doubtful.update(run.request.name for run in held if id(run) not in recorded)
+        for run in held:
+            job = (run.request.name, run.job_id, run.submit_ms)
+            if run.end_ms:
+                self._over.add(job)
+            elif job in self._over:
+                self.doubtful.add(run.request.name)
         kept = set()
         for run in [*records, *held]:
             key = _key(run)
