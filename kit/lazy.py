@@ -1,33 +1,36 @@
 """A mapping whose values are made when they are asked for."""
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 Key = TypeVar("Key")
+Source = TypeVar("Source")
 Value = TypeVar("Value")
 
 
 class LazyMapping(Mapping[Key, Value]):
-    """Values by key: each is made the first time that it is asked for, and kept."""
+    """Values by key: each is made of its source the first time that it is asked for, and kept.
 
-    def __init__(self, keys: Set[Key], make: Callable[[Key], Value]) -> None:
-        """`make` is given nothing but `keys`, and has to give the same whenever it is called."""
-        self._keys = keys
-        self._make = make
-        self._made: dict[Key, Value] = {}
+    Keys whose source is one object share one value.
+    """
+
+    def __init__(self, sources: Mapping[Key, Source], make: Callable[[Source], Value]) -> None:
+        """`make` has to give the same whenever it is called."""
+        self._sources: Mapping[Key, object] = sources
+        self._make: Callable[[Key], Value] = lambda key: make(sources[key])
+        self._made: dict[int, Value] = {}
 
     def __getitem__(self, key: Key) -> Value:
-        if key not in self._made:
-            if key not in self._keys:
-                raise KeyError(key)
-            self._made[key] = self._make(key)
-        return self._made[key]
+        source = self._sources[key]
+        if id(source) not in self._made:
+            self._made[id(source)] = self._make(key)
+        return self._made[id(source)]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._keys
+        return key in self._sources
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._keys)
+        return iter(self._sources)
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._sources)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from federation.core.draft import Book, Draft, Place
-from federation.core.ordering import held, in_turn, owned
+from federation.core.ordering import asking, held, in_turn, owned
 from federation.core.placement import choose
 from federation.core.snapshot import Site, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT, Cohort
@@ -16,14 +16,15 @@ def owners(snapshot: Snapshot, draft: Draft) -> Draft:
 
     Owners take turns by the guaranteed GPUs that they hold.
     """
-    in_turn(draft, GUARANTEED, owned(snapshot, draft), _Binder(draft, GUARANTEED).bind)
+    lines, shares = asking(draft, GUARANTEED), owned(snapshot, draft)
+    in_turn(draft, lines, shares, _Binder(draft, GUARANTEED))
     return draft
 
 
 def borrowers(snapshot: Snapshot, draft: Draft) -> Draft:
     """Bind what fits of `spot` and `auto` jobs; borrowers take turns by their fair share."""
     draft.borrowers = _borrowers(snapshot, draft)
-    in_turn(draft, SPOT, draft.borrowers, _Binder(draft, SPOT).bind)
+    in_turn(draft, asking(draft, SPOT), draft.borrowers, _Binder(draft, SPOT))
     return draft
 
 
@@ -34,24 +35,28 @@ class _Binder:
     none is left to the others with equal asks, however many wait.
     """
 
+    changes = 0
+
     def __init__(self, draft: Draft, service_class: str) -> None:
         self._draft = draft
         self._class = service_class
         self._hopeless: set[tuple[Place, Book]] = set()
 
-    def bind(self, job: WaitingJob) -> Site | None:
+    def gives_up(self, job: WaitingJob) -> bool:
+        """Whether no site is left to jobs with its ask."""
+        asker = self._draft.asker(job)
+        return (asker.place, asker.book) in self._hopeless
+
+    def serve(self, job: WaitingJob) -> Site | None:
         """Bind the job to the best site where it can start now; None when there is none."""
         asker = self._draft.asker(job)
-        key = asker.place, asker.book
-        if key in self._hopeless:
-            return None
         live, allows = asker.place.live, asker.book.allows
         allowed = [site for site in live if allows(site, self._class)]
         site = choose(self._draft, job, self._class, allowed) if allowed else None
         if site is not None:
             self._draft.bind(job, site, self._class)
         elif not any(site in live for site in allowed):
-            self._hopeless.add(key)
+            self._hopeless.add((asker.place, asker.book))
         return site
 
 

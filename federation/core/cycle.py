@@ -12,7 +12,9 @@ from federation.core import (
     reclaim,
     reservations,
 )
+from federation.core.departures import may_stay
 from federation.core.draft import Draft
+from federation.core.lines import by_tenant
 from federation.core.plan import Plan
 from federation.core.snapshot import ClusterView, Snapshot
 
@@ -25,15 +27,15 @@ def decide(snapshot: Snapshot) -> Plan:
     """
     snapshot = _in_order(snapshot)
     draft = Draft.of(snapshot)
-    lines = ordering.by_tenant(snapshot.jobs, snapshot.policy, snapshot.now_ms)
+    lines = by_tenant(snapshot.jobs, snapshot.policy, snapshot.now_ms)
     draft = explain.set_aside(snapshot, draft, lines)
     draft = reservations.owners(snapshot, draft)
     draft = arbitration.owners(snapshot, draft)
-    if not draft.released:  # who was to go for those may stay now: the next cycle knows
+    if not may_stay(draft):  # the next cycle knows who goes
         draft = reclaim.extend(snapshot, draft)
     draft = reservations.borrowers(snapshot, draft)
     draft = arbitration.borrowers(snapshot, draft)
-    if not draft.released:
+    if not may_stay(draft):
         draft = preemption.extend(snapshot, draft)
     draft = promotion.extend(snapshot, draft)
     draft = explain.extend(snapshot, draft)

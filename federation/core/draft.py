@@ -6,6 +6,7 @@ from uuid import UUID
 
 from accounting.core.rating import PriceEntry
 from clusters.core.topology import NOTHING, Fit, Room
+from federation.core.lines import Waits
 from federation.core.plan import Binding, Claim, Plan, Promotion, Reason, binding_of
 from federation.core.snapshot import (
     Ask,
@@ -51,7 +52,7 @@ class Draft:
     tenants: Mapping[UUID, TenantView]
     lineages: Mapping[UUID, tuple[UUID, ...]]
     limits: Counts
-    ready: dict[UUID, list[WaitingJob]] = field(default_factory=dict)
+    ready: dict[UUID, Waits] = field(default_factory=dict)
     bindings: dict[int, Binding] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
     kept: dict[int, Kept] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from clusters.core.resources import GangShape
 from clusters.core.topology import Room
 from federation.core.bounded import limit_reason
 from federation.core.draft import Book, Draft, Place
+from federation.core.lines import Waits
 from federation.core.plan import FleetView, Reason
 from federation.core.snapshot import (
     LASTING,
@@ -28,59 +29,60 @@ from quotas.core.cohort import GUARANTEED, SPOT, Bound, Headroom
 from quotas.core.limits import Hit
 
 
-def set_aside(
-    snapshot: Snapshot, draft: Draft, lines: Mapping[UUID, Sequence[WaitingJob]]
-) -> Draft:
-    """Tell the jobs that may not start yet whatever is free; the others are ready.
-
-    `lines` are each tenant's jobs in their order, which the ready ones keep.
-    """
+def set_aside(snapshot: Snapshot, draft: Draft, lines: Mapping[UUID, Waits]) -> Draft:
+    """Tell the jobs that may not start yet whatever is free; the others are ready."""
     closed = {
         tenant.id: draft.tenants[ancestor]
         for tenant in snapshot.tenants
         for ancestor in reversed(tenant.lineage)  # the widest that is closed is told
         if not draft.tenants[ancestor].is_open
     }
-    for tenant, jobs in lines.items():
-        ready = draft.ready[tenant] = []
-        for job in jobs:
-            reason = _held_back(snapshot, closed.get(tenant), job)
-            if reason is None:
-                ready.append(job)
-            else:
-                draft.aside[job.id] = (reason,)
+    for tenant, waits in lines.items():
+        shut = closed.get(tenant)
+        early = waits if shut else _early(waits, snapshot.now_ms)
+        draft.aside.update({job.id: (_held_back(shut, job),) for job in early})
+        draft.ready[tenant] = waits.without(early) if early else waits
     return draft
 
 
-def _held_back(snapshot: Snapshot, closed: TenantView | None, job: WaitingJob) -> Reason | None:
+def _early(waits: Waits, now_ms: int) -> list[WaitingJob]:
+    return [
+        job
+        for kind in waits.kinds
+        for job in kind
+        if job.not_before_ms is not None and job.not_before_ms > now_ms
+    ]
+
+
+def _held_back(closed: TenantView | None, job: WaitingJob) -> Reason:
     if closed is not None:
         return Reason("tenant_closed", f"The tenant {closed.path} is closed; nothing starts.")
-    if job.not_before_ms is not None and job.not_before_ms > snapshot.now_ms:
-        moment = iso(from_ms(job.not_before_ms))
-        return Reason(
-            "not_before", f"It is not to start before {moment}.", until_ms=job.not_before_ms
-        )
-    return None
+    assert job.not_before_ms is not None, "it is early"
+    moment = iso(from_ms(job.not_before_ms))
+    return Reason("not_before", f"It is not to start before {moment}.", until_ms=job.not_before_ms)
 
 
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     """Give every ready job that was not bound a reason for each site it could have gone to.
 
-    They are worked out when somebody asks for them; the draft has to stay as it is.
+    They are worked out when somebody asks for them, once for jobs that are alike; the draft has to
+    stay as it is.
     """
     words = _Words(snapshot, draft)
-    ready = {
-        job.id: job for jobs in draft.ready.values() for job in jobs if job.id not in draft.bindings
-    }
+    sources = {job.id: job for job in snapshot.jobs if job.id not in draft.bindings}
+    if not draft.limits:  # which may differ by a job's labels
+        for waits in draft.ready.values():
+            for kind in waits.kinds:
+                alike = [job.id for job in kind if not draft.is_served(job)]
+                sources.update(dict.fromkeys(alike, sources[alike[0]]) if alike else {})
 
-    def told(job_id: int) -> tuple[Reason, ...]:
-        job = ready.get(job_id)
-        if job is None:
-            return draft.aside[job_id]
+    def told(job: WaitingJob) -> tuple[Reason, ...]:
+        if job.id in draft.aside:
+            return draft.aside[job.id]
         reasons = words.reasons(job)
-        return _kept(draft, job, reasons) if job_id in draft.kept else reasons
+        return _kept(draft, job, reasons) if job.id in draft.kept else reasons
 
-    draft.reasons = LazyMapping({**draft.aside, **ready}.keys(), told)
+    draft.reasons = LazyMapping(sources, told)
     return draft
 
 

@@ -7,55 +7,17 @@ shares: the one whose next job waits longest.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from operator import itemgetter
+from typing import Protocol
 from uuid import UUID
 
 from federation.core.draft import Draft
+from federation.core.lines import Line, Server
 from federation.core.snapshot import Site, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED
 from quotas.core.fair_share import Shares
-from quotas.core.policy import Policy
-
-Lines = Mapping[UUID, Sequence[WaitingJob]]
-
-
-def by_tenant(
-    jobs: Iterable[WaitingJob], policy: Policy, now_ms: int
-) -> dict[UUID, list[WaitingJob]]:
-    """Each tenant's jobs in their order: higher priority first, then older.
-
-    Waiting raises the priority (`Policy.aging_ms`), so that nothing finite waits for ever.
-    """
-    aging_ms = policy.aging_ms
-
-    def place(job: WaitingJob) -> tuple[int, int, int]:
-        aged = (now_ms - job.queued_ms) // aging_ms if aging_ms else 0
-        return (-job.priority - aged, job.queued_ms, job.id)
-
-    lines: dict[UUID, list[WaitingJob]] = {}
-    for job in jobs:
-        lines.setdefault(job.tenant, []).append(job)
-    for line in lines.values():
-        line.sort(key=place)
-    return lines
-
-
-class Line:
-    """What is left of one tenant's jobs, the next one at the end."""
-
-    __slots__ = ("jobs", "tenant")
-
-    def __init__(self, tenant: UUID, jobs: Iterable[WaitingJob]) -> None:
-        self.tenant = tenant
-        self.jobs = list(jobs)
-        self.jobs.reverse()
-
-    def __iter__(self) -> Iterator[WaitingJob]:
-        """The jobs in their order; each is taken off."""
-        while self.jobs:
-            yield self.jobs.pop()
 
 
 class _Group:
@@ -72,24 +34,23 @@ class Turns(Iterator[Line]):
     """Lines in the order of their turns; after each turn shares are read anew."""
 
     def __init__(
-        self, jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares
+        self, lines: Iterable[Line], lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares
     ) -> None:
-        """`jobs` are each tenant's in their order."""
         self._shares = shares
         self._root = _Group(None)
         self._path: list[_Group] = []
         self._line: Line | None = None
         groups: dict[UUID, _Group] = {}
         parents: dict[_Group, _Group] = {}
-        for tenant, line in jobs.items():
+        for line in lines:
             above = self._root
-            for ancestor in lineages[tenant]:
+            for ancestor in lineages[line.tenant]:
                 group = groups.get(ancestor)
                 if group is None:
                     group = groups[ancestor] = _Group(ancestor)
                     parents[group] = above
                 above = group
-            self._push(above, Line(tenant, line))
+            self._push(above, line)
         for group in reversed(parents):  # parents were made before their children
             self._push(parents[group], group)
 
@@ -118,8 +79,8 @@ class Turns(Iterator[Line]):
     def _push(self, above: _Group, what: "_Group | Line") -> None:
         """Lines a group or line up by its share and its next job; what is empty is left out."""
         if isinstance(what, Line):
-            if what.jobs:
-                head = what.jobs[-1]
+            head = what.head
+            if head is not None:
                 share = self._shares.own(what.tenant)
                 heappush(above.heap, (share, head.queued_ms, head.id, what))
         elif what.heap:
@@ -133,8 +94,8 @@ def extend(draft: Draft) -> Draft:
 
     def ranked() -> tuple[int, ...]:
         waiting = {
-            tenant: [job for job in jobs if job.id not in draft.bindings]
-            for tenant, jobs in draft.ready.items()
+            tenant: [job for job in waits if job.id not in draft.bindings]
+            for tenant, waits in draft.ready.items()
         }
         return rank(waiting, draft.lineages, draft.borrowers)
 
@@ -146,7 +107,11 @@ def extend(draft: Draft) -> Draft:
 _Entry = tuple[int, int, str, int]
 
 
-def rank(jobs: Lines, lineages: Mapping[UUID, tuple[UUID, ...]], shares: Shares) -> tuple[int, ...]:
+def rank(
+    jobs: Mapping[UUID, Iterable[WaitingJob]],
+    lineages: Mapping[UUID, tuple[UUID, ...]],
+    shares: Shares,
+) -> tuple[int, ...]:
     """The queue as people see it: the order in which the jobs would go if each one got its turn.
 
     That is the order in which `Turns` gives them when every job is granted its first option. What
@@ -205,25 +170,29 @@ def _merged(parts: Sequence[tuple[Iterable[int], list[_Entry]]]) -> list[_Entry]
     return [entry for _, entry in keyed]
 
 
-def in_turn(
-    draft: Draft, service_class: str, shares: Shares, serve: Callable[[WaitingJob], Site | None]
-) -> None:
-    """Let tenants take turns with their jobs of a class; a turn ends with a job that got a site."""
-    for line in Turns(_asking(draft, service_class), draft.lineages, shares):
-        for job in line:
-            site = serve(job)
+class Clerk(Server, Protocol):
+    """Who finds jobs of a class a site."""
+
+    def serve(self, job: WaitingJob) -> Site | None:
+        """Give the job a site if there is one for it now."""
+
+
+def in_turn(draft: Draft, lines: Iterable[Line], shares: Shares, clerk: Clerk) -> None:
+    """Let tenants take turns with their jobs; a turn ends with a job that got a site."""
+    for line in Turns(lines, draft.lineages, shares):
+        while (job := line.take(clerk)) is not None:
+            site = clerk.serve(job)
             if site is not None:
                 shares.grant(job.tenant, site.flavor.name, site.option.shape.gpus)
                 break
 
 
-def _asking(draft: Draft, service_class: str) -> Lines:
+def asking(draft: Draft, service_class: str) -> Iterator[Line]:
     """The jobs that may run in the class and were not served in an earlier pass."""
     wanted = (service_class, "auto")
-    return {
-        tenant: [job for job in jobs if job.wanted_class in wanted and not draft.is_served(job)]
-        for tenant, jobs in draft.ready.items()
-    }
+    for tenant, waits in draft.ready.items():
+        asks = waits.where(lambda job: job.wanted_class in wanted)
+        yield Line(tenant, asks, draft.is_served)
 
 
 def owned(snapshot: Snapshot, draft: Draft) -> Shares:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from federation.core.draft import Draft, Place
-from federation.core.ordering import Turns
+from federation.core.lines import Line
+from federation.core.ordering import in_turn
 from federation.core.reclaim import Reclaim
 from federation.core.snapshot import Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT
@@ -22,27 +23,15 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     Tenants take turns as in `arbitration.borrowers`, whose shares these are.
     """
     lowest = _lowest(snapshot)
-    lines = {
-        tenant: [job for job in draft.ready[tenant] if _may_outrank(draft, job, lowest[tenant])]
-        for tenant in draft.ready.keys() & lowest.keys()
-    }
-    lines = {tenant: jobs for tenant, jobs in lines.items() if jobs}
+    lines = _lines(draft, lowest)
     if not lines:
         return draft
-    reclaim, claimed = Reclaim(snapshot, draft, SPOT, _owed(draft, lines)), -1
+    owed = _owed(draft, [line.tenant for line in lines])
+    reclaim, claimed = Reclaim(snapshot, draft, SPOT, owed), -1
     while len(draft.claims) > claimed:
         claimed = len(draft.claims)
-        left = {
-            tenant: [job for job in jobs if not draft.is_served(job)]
-            for tenant, jobs in lines.items()
-        }
-        for line in Turns(left, draft.lineages, draft.borrowers):
-            for job in line:
-                site = reclaim.claim(job)
-                if site is not None:
-                    option = site.option
-                    draft.borrowers.grant(job.tenant, option.flavor, option.shape.gpus)
-                    break
+        in_turn(draft, lines, draft.borrowers, reclaim)
+        lines = _lines(draft, lowest)
     return draft
 
 
@@ -55,9 +44,17 @@ def _lowest(snapshot: Snapshot) -> Mapping[UUID, int]:
     return lowest
 
 
-def _may_outrank(draft: Draft, job: WaitingJob, lowest: int) -> bool:
-    """Whether a job that would run as spot waits, and is more urgent than some spot gang."""
-    return job.priority > lowest and job.wanted_class != GUARANTEED and not draft.is_served(job)
+def _lines(draft: Draft, lowest: Mapping[UUID, int]) -> list[Line]:
+    """The jobs that would run as spot, wait, and are more urgent than some spot gang."""
+
+    def may_outrank(job: WaitingJob) -> bool:
+        return job.priority > lowest[job.tenant] and job.wanted_class != GUARANTEED
+
+    lines = [
+        Line(tenant, draft.ready[tenant].where(may_outrank), draft.is_served)
+        for tenant in draft.ready.keys() & lowest.keys()
+    ]
+    return [line for line in lines if line.head is not None]
 
 
 def _owed(draft: Draft, tenants: Iterable[UUID]) -> Mapping[UUID, int]:
@@ -69,8 +66,8 @@ def _owed(draft: Draft, tenants: Iterable[UUID]) -> Mapping[UUID, int]:
     quota, lowest = draft.quota_to_come(), dict[UUID, int]()
     known: dict[tuple[UUID, Place], bool] = {}
     for tenant in tenants:
-        for job in draft.ready[tenant]:
-            if job.wanted_class == SPOT or draft.is_served(job):
+        for job in draft.ready[tenant].firsts(draft.is_served):
+            if job.wanted_class == SPOT:
                 continue
             place = draft.asker(job).place
             is_owed = known.get((tenant, place))

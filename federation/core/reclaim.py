@@ -19,7 +19,7 @@ from clusters.core.resources import GangShape
 from clusters.core.topology import Block, Room
 from federation.core.departures import Departures, QuotaToCome
 from federation.core.draft import Asker, Book, Draft, Place
-from federation.core.ordering import in_turn, owned
+from federation.core.ordering import asking, in_turn, owned
 from federation.core.placement import preferred
 from federation.core.plan import Claim, binding_of
 from federation.core.snapshot import Holding, Site, Snapshot, WaitingJob
@@ -37,7 +37,7 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     reclaim, claimed = Reclaim(snapshot, draft, GUARANTEED), -1
     while len(draft.claims) > claimed:  # what victims leave over may be enough for one before
         claimed = len(draft.claims)
-        in_turn(draft, GUARANTEED, owned(snapshot, draft), reclaim.claim)
+        in_turn(draft, asking(draft, GUARANTEED), owned(snapshot, draft), reclaim)
     return draft
 
 
@@ -85,7 +85,7 @@ class _Way:
 class Reclaim:
     """One cycle's claims of jobs that would run in a class.
 
-    What is remembered of jobs and sites holds until the next claim.
+    What is remembered of jobs and sites holds until the next claim (`changes`).
     """
 
     def __init__(
@@ -115,10 +115,12 @@ class Reclaim:
         self._rooms: dict[tuple[Book | None, _Rank | None, str, str], Room] = {}
         self._most: dict[tuple[str, str], Room] = {}
         self._hopeless: set[tuple[Place, Book, _Rank]] = set()
+        self.changes = 0
         self._begin()
 
     def _begin(self) -> None:
         """Look anew at who may be evicted and at what comes free."""
+        self.changes += 1
         self._order = [held for held in self._order if held.attempt not in self._draft.victims]
         self._own = defaultdict(list)
         for held in self._order:
@@ -128,12 +130,17 @@ class Reclaim:
         for known in (self._spot, self._reaches, self._rooms, self._most, self._hopeless):
             known.clear()
 
-    def claim(self, job: WaitingJob) -> Site | None:
+    def gives_up(self, job: WaitingJob) -> bool:
+        """Whether nothing can be claimed for jobs with its ask that outrank the same gangs."""
+        asker = self._draft.asker(job)
+        return (asker.place, asker.book, self._rank(job)) in self._hopeless
+
+    def serve(self, job: WaitingJob) -> Site | None:
         """Claim nodes for the job where least work is lost, in the flavor it likes best."""
+        if job.id in self._kept:
+            return None
         asker = self._draft.asker(job)
         key = (asker.place, asker.book, self._rank(job))
-        if job.id in self._kept or key in self._hopeless:
-            return None
         if not self._may_fit(job, asker):
             self._hopeless.add(key)
             return None

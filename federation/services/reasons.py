@@ -58,17 +58,20 @@ def _changed(plan: Plan, texts: "_Texts") -> Iterator[int]:
 
 
 class _Texts:
-    """By job, the reasons as PostgreSQL writes the JSON, so that its digest tells a change."""
+    """By job, the reasons as PostgreSQL writes the JSON, so that its digest tells a change.
+
+    Jobs that are told the same by one value (which the plan keeps) are known by its identity.
+    """
 
     def __init__(self, reasons: Mapping[int, tuple[Reason, ...]]) -> None:
         self._reasons = reasons
         self._lists: dict[int, str] = {}
         self._items: dict[int, str] = {}
-        self._digests: dict[str, str] = {}
+        self._digests: dict[int, str] = {}
 
     def of(self, job: int) -> str:
         """What the job is told."""
-        told = self._reasons[job]  # kept by the plan, so that its identity tells it from others
+        told = self._reasons[job]
         text = self._lists.get(id(told))
         if text is None:
             text = self._lists[id(told)] = f"[{', '.join(map(self._item, told))}]"
@@ -76,11 +79,11 @@ class _Texts:
 
     def digest(self, job: int) -> str:
         """What the snapshot gives as the digest of the same text."""
-        text = self.of(job)
-        digest = self._digests.get(text)
+        told = id(self._reasons[job])
+        digest = self._digests.get(told)
         if digest is None:
-            made = md5(text.encode(), usedforsecurity=False)
-            digest = self._digests[text] = made.hexdigest()
+            made = md5(self.of(job).encode(), usedforsecurity=False)
+            digest = self._digests[told] = made.hexdigest()
         return digest
 
     def _item(self, reason: Reason) -> str:

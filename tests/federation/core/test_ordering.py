@@ -1,7 +1,7 @@
 """Turns: fair shares between tenants along the tree, aging within one."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import exp, log
 from uuid import UUID
 
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federation.core.ordering import Turns, by_tenant, rank
+from federation.core.lines import Line, by_tenant
+from federation.core.ordering import Turns, rank
 from federation.core.snapshot import WaitingJob
 from kit.intervals import DAY_MS
 from quotas.core.fair_share import GRANTED, Shares, window_ms
@@ -22,6 +23,23 @@ GPUS = 90
 
 def lineages(*paths: str) -> dict[UUID, tuple[UUID, ...]]:
     return {tenant.id: tenant.lineage for tenant in tenants(*paths)}
+
+
+class Anybody:
+    """Somebody who gives up nobody."""
+
+    changes = 0
+
+    def gives_up(self, _: WaitingJob) -> bool:
+        return False
+
+
+ANYBODY = Anybody()
+
+
+def lines_of(jobs: Iterable[WaitingJob]) -> Iterator[Line]:
+    for tenant, waits in by_tenant(jobs, Policy(), NOW_MS).items():
+        yield Line(tenant, waits)
 
 
 class Fleet:
@@ -42,14 +60,15 @@ class Fleet:
             weights={(uid(path), "h100"): weight for path, weight in self.weights.items()},
         )
         names = {uid(path): path for path in self.weights}
-        lines = {
-            uid(path): [job(1000 * place + n, "1x1", tenant=path) for n in range(GPUS)]
+        jobs = [
+            job(1000 * place + n, "1x1", tenant=path)
             for place, path in enumerate(self.weights)
             if present(path)
-        }
+            for n in range(GPUS)
+        ]
         got: Counter[str] = Counter()
-        for line in Turns(lines, self.lineages, shares):
-            next(iter(line))
+        for line in Turns(lines_of(jobs), self.lineages, shares):
+            line.take(ANYBODY)
             got[names[line.tenant]] += 1
             shares.add(line.tenant, "h100", window // GRANTED)
             if got.total() == GPUS:
@@ -125,14 +144,13 @@ def test_the_queue_interleaves_by_what_each_would_get() -> None:
 
 
 def _turn_by_turn(
-    lines: Mapping[UUID, list[WaitingJob]],
-    lineages_of: Mapping[UUID, tuple[UUID, ...]],
-    shares: Shares,
+    jobs: Iterable[WaitingJob], lineages_of: Mapping[UUID, tuple[UUID, ...]], shares: Shares
 ) -> tuple[int, ...]:
     """The definition: each one that gets its turn is granted its first option."""
     order = []
-    for line in Turns(lines, lineages_of, shares):
-        served = next(iter(line))
+    for line in Turns(lines_of(jobs), lineages_of, shares):
+        served = line.take(ANYBODY)
+        assert served is not None
         order.append(served.id)
         option = served.ask.options[0]
         shares.grant(served.tenant, option.flavor, option.shape.gpus)
@@ -179,5 +197,5 @@ def test_ranking_is_taking_turns(
         )
 
     lines, known = by_tenant(jobs, Policy(), NOW_MS), shares()
-    assert rank(lines, lineages(*TREE), known) == _turn_by_turn(lines, lineages(*TREE), shares())
+    assert rank(lines, lineages(*TREE), known) == _turn_by_turn(jobs, lineages(*TREE), shares())
     assert rank(lines, lineages(*TREE), known) == rank(lines, lineages(*TREE), shares())
