@@ -181,6 +181,17 @@ def _negative(use: Use) -> Use:
     return Use(use.tenant, use.flavor, use.cluster, use.service_class, -use.gpus)
 
 
+def may_stay(draft: Draft) -> bool:
+    """Whether somebody who was told to go may stay after all, as this plan ends what it goes for.
+
+    A job whose nodes are kept no longer, or that is bound while others still leave for it, needs
+    nobody to go any more. Who stays then, and who goes for another job, is known when the plan has
+    come true.
+    """
+    bound = draft.bindings
+    return bool(draft.released) or any(held.goes_for in bound for held in draft.snapshot.holdings)
+
+
 def heir(cluster: UUID, nodes: Iterable[str], kept: Iterable[Reservation]) -> int | None:
     """The job for which one of the nodes is kept, None = there is none.
 

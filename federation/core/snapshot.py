@@ -164,8 +164,9 @@ class Holding:
 
     `since_ms` is when it was bound, `started_ms` when it started (None = not yet), `saved_ms` when it
     last proved a checkpoint (None = never). `grace_ms` is the time that it asked for to save one,
-    None without a checkpoint. `leaves`: it is being stopped or was told to go. `evictions` counts
-    those of its job within a day, the last one at `evicted_ms`.
+    None without a checkpoint. `leaves`: it is being stopped or was told to go; in the latter case
+    `goes_for` is the job for which. `evictions` counts those of its job within a day, the last one
+    at `evicted_ms`.
     """
 
     attempt: UUID
@@ -187,6 +188,7 @@ class Holding:
     grace_ms: int | None = None
     evictions: int = 0
     evicted_ms: int | None = None
+    goes_for: int | None = None
 
     @property
     def gpus(self) -> int:

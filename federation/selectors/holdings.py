@@ -39,6 +39,7 @@ _HOLDING = (
     "saved_at",
     "end_cause",
     "evict_asked_at",
+    "evict_for",
     "job__state",
     "job__cancel_asked_at",
     "job__hold_asked_by",
@@ -79,6 +80,7 @@ def _holding(row: Mapping[str, Any], evictions: int, evicted_at: datetime | None
         grace_ms=None if row["grace_s"] is None else int(row["grace_s"]) * 1000,
         evictions=evictions,
         evicted_ms=to_ms_or_none(evicted_at),
+        goes_for=None if is_asked or is_leaving else row["evict_for"],
     )
 
 

@@ -10,6 +10,7 @@ from clusters.models import Cluster, Command
 from federation.core.cycle import decide
 from federation.core.plan import Plan
 from federation.models import Attempt, Job, Reservation
+from federation.selectors.holdings import holdings
 from federation.selectors.snapshot import take_snapshot
 from federation.services.checkpoint import prove_checkpoint
 from federation.services.commit import Committed, begin_term, commit_plan
@@ -98,6 +99,8 @@ def test_an_owner_takes_back_what_it_needs_and_victims_have_their_grace() -> Non
     prove_checkpoint(job_id=world.spot[2].uuid, fence=first.fence, step=7, path="/ckpt/7", now=soon)
     tend_evictions(now=soon)
     assert [c.fence for c in Command.objects.filter(kind="cancel")] == [first.fence]
+    told = {one.job: one.goes_for for one in holdings(soon) if one.leaves}
+    assert told == {world.spot[2].id: None, world.spot[3].id: owner.id}  # the first one goes anyway
     tend_evictions(now=LATER + GRACE - timedelta(seconds=1))
     assert attempt_of(world.spot[3]).state == "running"
     tend_evictions(now=LATER + GRACE)

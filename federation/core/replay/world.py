@@ -203,7 +203,7 @@ class World:
         for victim in claim.victims:
             run = self._runs[victim.attempt]
             run.evict_for, run.evict_ms = binding.job, now_ms + (victim.grace_ms or 0)
-            run.held = replace(run.held, leaves=True)
+            run.held = replace(run.held, leaves=True, goes_for=binding.job)
             self._wake(run.evict_ms, victim.attempt)
 
     def _spare(self) -> None:
@@ -212,6 +212,7 @@ class World:
         for run in self._runs.values():
             if run.evict_for is not None and run.evict_for not in self._kept:
                 run.evict_for = heir(run.held.cluster, run.held.nodes, kept)
+                run.held = replace(run.held, goes_for=run.evict_for)
                 if run.evict_for is not None:
                     continue
                 run.evict_ms = None

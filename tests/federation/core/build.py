@@ -232,7 +232,7 @@ def held(facts: Snapshot, holdings: Iterable[Holding], **changes: object) -> Sna
 
 def then(before: Snapshot, plan: Plan) -> Snapshot:
     """The snapshot that follows at the same moment: gangs are bound, nodes kept, victims told."""
-    told = {victim.attempt for claim in plan.claims for victim in claim.victims}
+    told = {victim.attempt: claim.binding.job for claim in plan.claims for victim in claim.victims}
     promoted = {one.attempt for one in plan.promotions}
     jobs = {one.id: one for one in before.jobs}
     bound = {b.job: b for b in plan.bindings}
@@ -258,6 +258,7 @@ def then(before: Snapshot, plan: Plan) -> Snapshot:
         replace(
             one,
             leaves=one.leaves or one.attempt in told,
+            goes_for=told.get(one.attempt, one.goes_for),
             service_class="guaranteed" if one.attempt in promoted else one.service_class,
         )
         for one in before.holdings

@@ -99,6 +99,7 @@ class House:
                 other = heir(one.cluster, one.nodes, after.reservations)
                 if other is None:
                     del self.told[one.job]
-                    return replace(one, leaves=False)
+                    return replace(one, leaves=False, goes_for=None)
                 self.told[one.job] = (other, leaves_ms)
+                one = replace(one, goes_for=other)
         return one

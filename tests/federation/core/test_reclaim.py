@@ -661,3 +661,17 @@ def test_what_is_kept_for_spot_stands_where_an_owner_takes_back_elsewhere() -> N
     before = facts(waits, gangs, TWO, ELSEWHERE, quotas=quotas, reservations=(spot,))
     plan = decide(before)
     assert (claimed(plan), plan.released) == ({1: "c2: n1 < 7"}, ())
+
+
+def test_who_may_stay_as_its_job_is_bound_does_not_make_room_for_others() -> None:
+    """acme owns 16. Its job was to have 8 of them from gang 7, and another gang is over first."""
+    gangs = [mine(7, "n1", leaves=True, goes_for=1), mine(8, "n4")]
+    waits = [job(1, priority=900), job(2, wanted="guaranteed")]
+    kept = reservation(1, "n2")
+    before = facts(waits, gangs, FOUR, quotas=FULL, reservations=(kept,))
+    assert claimed(decide(before)) == {}  # what both use is all of it
+    over = held(before, gangs[:1])
+    plan = decide(over)
+    assert (placed(plan), claimed(plan)) == ({1: "c1/h100/guaranteed/host: n2"}, {})
+    elsewhere = held(before, [replace(gangs[0], goes_for=None)])  # it is being stopped
+    assert claimed(decide(elsewhere)) == {2: "c1: n1 < "}

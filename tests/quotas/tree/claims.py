@@ -160,7 +160,11 @@ def check_claims(plan: Plan) -> None:
     excused = frozenset(plan.released) | {
         one.job for one in facts.reservations if one.service_class == SPOT
     }
+    # Who was to go for a job that is bound, or waits for its nodes no longer, may stay: only the
+    # next cycle knows, and tells others.
     given_up = {one.service_class for one in facts.reservations if one.job in plan.released}
+    left_for = {gang.goes_for for gang in facts.holdings}
+    given_up |= {one.service_class for one in plan.bindings if one.job in left_for}
     owed: dict[UUID, int] = {}
     for service_class in (GUARANTEED, SPOT):
         stay += [gang for gang in bound if gang.service_class == service_class]
@@ -173,7 +177,6 @@ def check_claims(plan: Plan) -> None:
         for claim in plan.claims:
             if claim.binding.service_class == service_class:
                 stay = stage.check(claim, jobs[claim.binding.job], stay)
-        # Who was to go for what is given up stays: only the next cycle knows, and tells others.
         if given_up <= ({SPOT} if service_class == GUARANTEED else set()):
             stage.nobody_waits_for_more(stay, excused)
     classes = [claim.binding.service_class for claim in plan.claims]

@@ -218,6 +218,8 @@ def check_twice(plan: Plan, random: Random) -> None:
         other.released,
         other.queue,
     )
-    if not plan.released:  # else who was to leave stays, and that is another state
+    left_for = {one.goes_for for one in facts.holdings}
+    is_over = plan.released or left_for & {one.job for one in plan.bindings}
+    if not is_over:  # else who was to leave stays, and that is another state
         again = decide(then(facts, plan))
         assert (again.bindings, again.claims, again.released) == ((), (), ())

@@ -17,6 +17,7 @@ CLUSTER = st.sampled_from([name for name, _ in FLEET])
 ON = st.sampled_from(["", "", "", "c1"])
 LIMIT = st.sampled_from([-1, -1, 0, 4, 8, 16])
 CLASSES = st.sampled_from(["auto", "auto", "guaranteed", "spot"])
+MOSTLY = st.sampled_from([True, True, True, False])  # else little goes on
 PRIORITIES = st.sampled_from([500, 500, 100, 900])
 
 
@@ -70,6 +71,14 @@ class VirtualTreeMachine(RuleBasedStateMachine):
     def borrow(self, **step: Any) -> None:
         self.tree.arrive(**step)
 
+    @rule(seed=st.integers(0, 1000))
+    def rush(self, seed: int) -> None:
+        self.tree.rush(seed)
+
+    @rule(seed=st.integers(0, 1000))
+    def crowd(self, seed: int) -> None:
+        self.tree.rush(seed)
+
     @rule(number=NUMBERS, fails=st.booleans())
     def end(self, number: int, fails: bool) -> None:
         self.tree.end(number, fails)
@@ -105,7 +114,7 @@ class VirtualTreeMachine(RuleBasedStateMachine):
     def move(self, tenant: str, under: str) -> None:
         self.tree.move(tenant, under)
 
-    @rule(tenant=TENANT, is_open=st.booleans())
+    @rule(tenant=TENANT, is_open=MOSTLY)
     def close(self, tenant: str, is_open: bool) -> None:
         self.tree.close(tenant, is_open)
 
@@ -117,15 +126,15 @@ class VirtualTreeMachine(RuleBasedStateMachine):
     def policy(self, **step: Any) -> None:
         self.tree.policy(**step)
 
-    @rule(number=st.integers(0, len(NODES) - 1), up=st.booleans())
+    @rule(number=st.integers(0, len(NODES) - 1), up=MOSTLY)
     def node(self, number: int, up: bool) -> None:
         self.tree.node(number, up)
 
-    @rule(number=st.integers(0, len(NODES) - 1), gpus=st.sampled_from([0, 0, 2, 8]))
+    @rule(number=st.integers(0, len(NODES) - 1), gpus=st.sampled_from([0, 0, 0, 2, 8]))
     def foreign(self, number: int, gpus: int) -> None:
         self.tree.foreign(number, gpus)
 
-    @rule(name=CLUSTER, is_open=st.booleans())
+    @rule(name=CLUSTER, is_open=MOSTLY)
     def drain(self, name: str, is_open: bool) -> None:
         self.tree.drain(name, is_open)
 

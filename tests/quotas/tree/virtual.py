@@ -25,6 +25,7 @@ TENANTS = tuple(TREE)
 FIRST = {"a": 24, "b": 8, "x": 8, "z": 4}  # guaranteed
 QUIET_TICKS = 600
 CROWD = 12  # jobs that are there at the beginning
+RUSH = 4  # jobs that come at once
 OFTEN = 0.1  # of all plans is every law tried; the costly ones of the others are not
 
 
@@ -45,21 +46,16 @@ class VirtualTree:
         self.grants: list[Grant] = []
         self.jobs = 0
         self._random = Random(seed)  # noqa: S311 - no secret
-        self._settle()
         self._crowd()
 
     def _crowd(self) -> None:
-        """A policy, and some jobs that stay for long, so that there is somebody to evict."""
+        """A policy, what owners lend, and some jobs that stay for long and may be evicted."""
         pick = self._random.choice
+        for place, row in self.rows.items():
+            self.rows[place] = replace(row, lending_limit=pick([None, None, 0, 4]))
+        self._settle()
         self.policy(pick([0, 2, 20]), 4, pick([0, 2, 100]))
-        for _ in range(CROWD):
-            self.arrive(
-                pick(TENANTS),
-                pick(["1x4", "1x8", "1x8", "2x8"]),
-                pick(["auto", "auto", "spot"]),
-                pick([100, 500, 900]),
-                pick([20, 60]),
-            )
+        self._come(CROWD, self._random)
 
     @property
     def facts(self) -> Snapshot:
@@ -89,6 +85,21 @@ class VirtualTree:
         )
         self.house.runs_ms[one.id] = ticks * TICK_MS
         self._change(jobs=(*self.facts.jobs, replace(one, queued_ms=self.facts.now_ms)))
+
+    def rush(self, seed: int) -> None:
+        """Several jobs come at once."""
+        self._come(RUSH, Random(seed))  # noqa: S311 - no secret
+
+    def _come(self, jobs: int, random: Random) -> None:
+        pick = random.choice
+        for _ in range(jobs):
+            self.arrive(
+                pick(TENANTS),
+                pick(["1x4", "1x8", "1x8", "2x8"]),
+                pick(["auto", "auto", "spot"]),
+                pick([100, 500, 900]),
+                pick([20, 60]),
+            )
 
     def end(self, number: int, fails: bool) -> None:
         """A gang is over before its time; one that failed waits again at its old place."""
