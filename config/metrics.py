@@ -15,6 +15,7 @@ from accounting.selectors.ledger import backlog
 from federation.core.lifecycle import JobState
 from federation.models import ArbiterTerm, Job
 from federation.models.jobs import ACTIVE, WAITING
+from federation.selectors.member_limits import held_counts
 from federation.selectors.standings import Standing, standings
 from tenancy.services.limits import limits_are_off
 
@@ -36,6 +37,7 @@ class Scrape(Collector):
         rows = standings(self._now)
         yield from self._clusters(rows)
         yield from self._outbox(rows)
+        yield from self._member_limits(rows)
         yield from self._cases(rows)
         yield from self._ledger()
         yield GaugeMetricFamily(
@@ -119,6 +121,17 @@ class Scrape(Collector):
             for kind, breaker in row.breakers.items():
                 failures.add_metric([*names, kind], breaker.failures)
         yield from (depth, ambiguous, lag, failures)
+
+    def _member_limits(self, rows: Sequence[Standing]) -> Iterator[Metric]:
+        held = GaugeMetricFamily(
+            "muster_jobs_held_by_member_limit",
+            "Jobs that a cluster keeps waiting by a limit on GPUs of its own accounts.",
+            labels=["cluster"],
+        )
+        counts = held_counts()
+        for row in rows:
+            held.add_metric([row.cluster.name], counts.get(row.cluster.id, 0))
+        yield held
 
     def _cases(self, rows: Sequence[Standing]) -> Iterator[Metric]:
         cases = GaugeMetricFamily(

@@ -107,6 +107,14 @@ def acts_page(user: User, *, limit: int, about: str = "quota") -> list[Act]:
     return acts[:-1] if len(found) > limit and len(acts) > 1 else acts
 
 
+def mirrored_clusters() -> list[str]:
+    """The clusters in service on whose accounts limits were once set from quotas, by name."""
+    told = AuditEntry.objects.filter(object_type="cluster", action="mirrored_quotas")
+    names = set(told.order_by().values_list("object_id", flat=True).distinct())
+    here = Cluster.objects.exclude(state=Cluster.State.GONE).filter(name__in=names)
+    return list(here.order_by("name").values_list("name", flat=True))
+
+
 def act_of(entry_id: int) -> Act | None:
     """The act that an audit entry of a quota belongs to."""
     entry = AuditEntry.objects.filter(pk=entry_id, object_type="quota").first()

@@ -9,6 +9,7 @@ from federation.core.lifecycle import JobState
 from federation.core.spec import job_schema
 from federation.models import Attempt, Job
 from federation.selectors.jobs import body_of
+from federation.selectors.member_limits import is_held_by_limit, limit_reason
 from kit.intervals import iso
 from kit.money import money
 from tenancy.api.endpoint import (
@@ -133,7 +134,7 @@ def job_document(
         "held_by": job.held_by or None,
         "class_now": job.class_now or None,
         "position": position if job.state == JobState.QUEUED else None,
-        "reasons": reasons_of(job),
+        "reasons": reasons_of(job, attempt),
         "estimate": {"start_p50": None, "start_p90": None},
         "attempt": attempt_document(attempt) if attempt else None,
         "parallelism_now": _parallelism_now(job, attempt, body),
@@ -167,10 +168,15 @@ def _parallelism_now(
     return found
 
 
-def reasons_of(job: Job) -> list[dict[str, Any]]:
-    """Why the job waits, each reason with what would help; empty when it does not wait."""
+def reasons_of(job: Job, attempt: Attempt | None) -> list[dict[str, Any]]:
+    """Why the job waits, each reason with what would help; empty when it does not wait.
+
+    `attempt` is its last one: also one that its cluster holds back by a limit of its own has a reason.
+    """
     if job.state == JobState.HELD:
         return [_held(job)]
+    if job.state == JobState.PENDING and attempt is not None and is_held_by_limit(attempt):
+        return [limit_reason(attempt, job.tenant.path)]
     if job.state != JobState.QUEUED:
         return []
     return [{**reason, "fix": fix_for(reason)} for reason in job.reasons]
@@ -270,7 +276,7 @@ def queue_document(job: Job, position: int | None, attempt: Attempt | None) -> d
         "gpus": first[0]["nodes"] * first[0]["gpus_per_node"],
         "cluster": attempt.cluster.name if attempt and JobState(job.state).is_bound else None,
         "flavor": attempt.flavor_id if attempt and JobState(job.state).is_bound else None,
-        "reasons": reasons_of(job),
+        "reasons": reasons_of(job, attempt),
         "queued_at": iso(job.queued_at),
         "started_at": iso(job.started_at),
     }

@@ -268,7 +268,7 @@ class Explanation(Endpoint):
                 "id": str(job.uuid),
                 "state": job.state,
                 "position": positions([job.id]).get(job.id),
-                "reasons": reasons_of(job),
+                "reasons": reasons_of(job, last_attempts([job.id]).get(job.id)),
             }
         )
 

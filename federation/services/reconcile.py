@@ -43,6 +43,7 @@ from federation.services.rebuilt import note_rebuilt
 from federation.services.strays import cancel_orphans, living_orphans
 from kit.bulk import among, update_rows
 from kit.intervals import from_ms, to_ms
+from quotas.core.mirror import HELD_BY_LIMIT
 from tenancy.services.records import Change, ring, write_events
 
 logger = logging.getLogger(__name__)
@@ -367,12 +368,16 @@ _OUTCOMES: dict[Cause, str] = {
 
 def _outcome(step: Step, cause: Cause) -> str:
     """One sentence on how the job ended."""
-    return _OUTCOMES.get(cause, "Ended: {cause}.").format(
+    words = step.verdict.words
+    told = _OUTCOMES.get(cause, "Ended: {cause}.").format(
         cause=cause,
         cluster=step.attempt.cluster.name,
         exit_code=step.attempt.exit_code,
-        words=step.verdict.words,
+        words=words,
     )
+    if cause is Cause.START_TIMEOUT and words in HELD_BY_LIMIT:
+        told += f" A limit of its own accounts held it back there ({words})."
+    return told
 
 
 def _converge(fences: Sequence[str], now: datetime) -> None:

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from clusters.models import Cluster
 from clusters.selectors.fleet import cluster_named
+from federation.selectors.member_limits import held_attempts, held_counts
 from federation.selectors.quota_sums import uses_now
 from kit.errors import MusterError
 from quotas.core.mirror import Drift, MirrorLine
@@ -78,6 +79,8 @@ def quota_mirror(request: HttpRequest, name: str) -> HttpResponse:
         "why": why,
         "longest": LONGEST_WHY,
         "is_preview": act == "preview",
+        "held": held_attempts(cluster)[:MOST_WORDS],
+        "held_count": held_counts().get(cluster.id, 0),
     }
     status = 200
     try:

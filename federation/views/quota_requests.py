@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
 from clusters.selectors.catalogue import flavor_names
+from federation.views.quota_words import not_followed
 from kit.errors import FieldProblem, InvalidContentError, MusterError
 from kit.pagination import refuse_unknown
 from quotas.core.table import number_of
@@ -129,6 +130,8 @@ def decide(request: HttpRequest, request_id: UUID, action: str) -> HttpResponse:
         messages.error(request, f"Nothing was decided. {words}")
     else:
         messages.success(request, DONE[action])
+        for words in not_followed() if action == "approve" else ():
+            messages.info(request, words)
     return redirect("quota-requests")
 
 

@@ -10,7 +10,7 @@ from federation.views.limit_form import LABELS
 from kit.display import duration, number
 from quotas.core.limits import BOUNDS
 from quotas.core.table import NUMBERS
-from quotas.selectors import Act
+from quotas.selectors import Act, mirrored_clusters
 from quotas.services.limit_edits import LimitPlan
 from quotas.services.tables import TablePlan
 from tenancy.models import AuditEntry, User
@@ -96,6 +96,15 @@ def limit_act_words(act: Act) -> ActWords:
         for entry in reversed(act.entries)
     )
     return ActWords(act, tuple(changes), can_undo=False)
+
+
+def not_followed() -> list[str]:
+    """What to say when quotas were changed: on which clusters limits were set that do not follow."""
+    return [
+        f"Limits that were set on accounts of {name} do not follow quotas by themselves:"
+        f" an admin looks at /clusters/{name}/quota-mirror."
+        for name in mirrored_clusters()
+    ]
 
 
 def groups_of(user: User, effect: Effect) -> tuple[Group, ...]:

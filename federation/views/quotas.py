@@ -19,7 +19,7 @@ from federation.selectors.whatif import effect_of
 from federation.views.limit_form import OF, lines_of
 from federation.views.limit_form import Form as LimitForm
 from federation.views.quota_form import NEW, Form, form_of, shown, texts_of
-from federation.views.quota_words import Plan, act_words, plan_words
+from federation.views.quota_words import Plan, act_words, not_followed, plan_words
 from federation.views.reach import Reach, is_below
 from kit.errors import MusterError, NotFoundError, PermissionDeniedError
 from kit.pagination import refuse_unknown
@@ -270,6 +270,8 @@ def _tell_saved(request: HttpRequest, plan: TablePlan, now: datetime) -> None:
     messages.success(request, f"Saved: {count} row{'' if count == 1 else 's'} changed.")
     for words in _warnings(plan, now):
         messages.warning(request, f"Over-committed: {words}")
+    for words in not_followed():
+        messages.info(request, words)
 
 
 def _words(error: MusterError) -> str:

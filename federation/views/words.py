@@ -9,6 +9,7 @@ from typing import Any
 from federation.core.lifecycle import JobState
 from federation.core.rebuilt import LEFT, REBUILT
 from federation.models import Attempt, Job
+from federation.selectors.member_limits import is_held_by_limit, limit_reason
 from kit.intervals import HOUR_MS
 from tenancy.models import Event
 
@@ -142,6 +143,9 @@ def why(job: Job, attempt: Attempt | None) -> Why:
         return Why(job.outcome)
     cluster = attempt.cluster.name if attempt else "Its cluster"
     words = _STANDING.get(state, "").format(cluster=cluster)
+    if attempt and state is JobState.PENDING and is_held_by_limit(attempt):
+        reason = limit_reason(attempt, job.tenant.path)
+        return Why(f"{reason['message']} {reason['fix']['description']}")
     if attempt and attempt.backend_reason and state is JobState.PENDING:
         words += f" It says: {attempt.backend_reason}."
     if state is JobState.UNKNOWN:

@@ -26,6 +26,9 @@ from clusters.core.limits import ANY_GPU, LimitHolder, LimitsSeen, resource_of
 from quotas.core.cohort import GUARANTEED, SPOT, QuotaRow, Use
 
 Lineages = Mapping[UUID, tuple[UUID, ...]]
+# What a member says of a job that the limit of its account, or one above or below it, keeps waiting:
+# Slurm's word for GrpTRES of an association (22.05, run live).
+HELD_BY_LIMIT = frozenset({"AssocGrpGRES"})
 NO_BOUND = 2**62  # more GPUs than there are anywhere; sums of it stay numbers
 
 

@@ -110,7 +110,11 @@ def apply_limits(*, actor: User, edits: Sequence[LimitEdit], why: str, now: date
     plan = plan_limits(edits=edits)
     for change in plan.changes:
         edit = change.edit
-        which: dict[str, Any] = {"tenant": edit.tenant, "whose": edit.whose, "expected_revision": edit.revision}
+        which: dict[str, Any] = {
+            "tenant": edit.tenant,
+            "whose": edit.whose,
+            "expected_revision": edit.revision,
+        }
         if edit.gone:
             remove_limit(actor=actor, **which, why=why, now=now)
         else:

@@ -8,11 +8,14 @@ from django.test import Client
 from django.utils import timezone
 
 from clusters.models import Cluster
+from federation.models import Job
 from kit.crypto import encrypt
+from quotas.models import Quota
 from quotas.services.rows import set_quota
 from tenancy.models import AuditEntry
 from tests.pages.scene import Scene
 from tests.pages.test_pages import plain
+from tests.pages.test_quotas import sent
 from tests.world import Simulated, like_new, simulated
 
 PAGE = "/clusters/alpine/quota-mirror"
@@ -100,3 +103,55 @@ def test_admins_only_and_linked_from_the_cluster(admin: Client, mia: Client) -> 
     assert mia.get(PAGE).status_code == 403
     assert mia.post(PAGE, {"act": "apply", "why": "mine"}).status_code == 403
     assert admin.get("/clusters/nowhere/quota-mirror").status_code == 404
+
+
+def test_a_job_that_a_limit_there_holds_back_says_so_and_how_to_mend_it(
+    admin: Client, mia: Client, scene: Scene
+) -> None:
+    job = scene.jobs["diffusion-xl"]
+    job.attempts.update(backend_reason="Resources")
+    explained = f"/api/v1/jobs/{job.uuid}/explanation"
+    assert mia.get(explained).json()["reasons"] == []
+    assert "because of a limit on GPUs" not in words(admin)
+    job.attempts.update(backend_reason="AssocGrpGRES")
+    told = (
+        "alpine holds it back by its own limit on GPUs of the account vis (AssocGrpGRES), which does"
+        " not rise by itself with quotas."
+    )
+    (reason,) = mia.get(explained).json()["reasons"]
+    assert (reason["code"], reason["cluster"], reason["message"]) == (
+        "limit_reached",
+        "alpine",
+        told,
+    )
+    assert (reason["needed"], reason["unit"], reason["available"]) == (16, "gpus", None)
+    assert PAGE in reason["fix"]["description"]
+    places = {place["name"]: place for place in mia.get("/api/v1/queue").json()["items"]}
+    assert places["diffusion-xl"]["reasons"] == [reason]
+    page = plain(mia.get(f"/jobs/{job.uuid}").content.decode())
+    assert f"{told} An admin looks at {PAGE}" in page
+    assert "1 job waits there because of a limit on GPUs: diffusion-xl acme/vision ." in words(
+        admin
+    )
+    numbers = Client().get("/metrics").content.decode()
+    assert 'muster_jobs_held_by_member_limit{cluster="alpine"} 1.0' in numbers
+    assert 'muster_jobs_held_by_member_limit{cluster="basalt"} 0.0' in numbers
+    job.attempts.update(state="running")
+    Job.objects.filter(pk=job.pk).update(state="running")
+    assert mia.get(explained).json()["reasons"] == []
+    assert "because of a limit on GPUs" not in words(admin)
+
+
+def test_who_saves_quotas_is_told_where_limits_do_not_follow(admin: Client, scene: Scene) -> None:
+    quota = Quota.objects.get(tenant=scene.vision)
+    body = {**sent(quota, borrowing_limit="8", guaranteed="16"), "act": "save", "why": "less"}
+    told = "Limits that were set on accounts of alpine do not follow quotas by themselves"
+    assert told not in plain(admin.post("/quotas", body, follow=True).content.decode())
+    assert Quota.objects.get(pk=quota.pk).guaranteed == 16
+    words(admin, {"act": "apply", "why": "plan 27"})
+    quota.refresh_from_db()
+    body = {**sent(quota, borrowing_limit="8", guaranteed="120"), "act": "save", "why": "more"}
+    assert told in plain(admin.post("/quotas", body, follow=True).content.decode())
+    shown = words(admin)
+    assert "holds back" in shown
+    assert "Some limit there is stricter than quotas" in shown

@@ -60,6 +60,7 @@ def test_an_admin_looks_previews_and_sets(
     pictures: Path | None,
 ) -> None:
     furnish(scene, like_new(fleet)["alpine"])
+    scene.jobs["diffusion-xl"].attempts.update(backend_reason="AssocGrpGRES")
     it = visit(browser, front, size, "light" if size == "wide" else "dark", who="ada")
     page = it.page
     page.goto(f"{front}/clusters/alpine")
@@ -67,6 +68,7 @@ def test_an_admin_looks_previews_and_sets(
     expect(page.get_by_role("heading", name="Limits on alpine")).to_be_visible()
     expect(page.get_by_text("Option charge.gone names no tenant.")).to_be_visible()
     expect(page.get_by_text("holds back").first).to_be_visible()
+    expect(page.get_by_text("1 job waits there because of a limit on GPUs")).to_be_visible()
     fits(it, f"limits-{size}", pictures)
     page.get_by_role("button", name="Preview…").click()
     expect(page.get_by_text("nothing is set yet")).to_be_visible()
@@ -77,4 +79,7 @@ def test_an_admin_looks_previews_and_sets(
     expect(page.get_by_text("in step").first).to_be_visible()
     fits(it, f"limits-set-{size}", pictures)
     assert AuditEntry.objects.get(action="mirror_quotas").why == "plan 27"
+    page.goto(f"{front}/jobs/{scene.jobs['diffusion-xl'].uuid}")
+    expect(page.get_by_text("which does not rise by itself with quotas").first).to_be_visible()
+    fits(it, f"job-held-by-limit-{size}", pictures)
     assert it.wrong == []
