@@ -26,6 +26,14 @@ class LazyMapping(Mapping[Key, Value]):
             self._made[id(source)] = self._make(key)
         return self._made[id(source)]
 
+    def shared(self) -> Iterator[tuple[Value, list[Key]]]:
+        """Every value, and all keys that have it."""
+        keys: dict[int, list[Key]] = {}
+        for key, source in self._sources.items():
+            keys.setdefault(id(source), []).append(key)
+        for some in keys.values():
+            yield self[some[0]], some
+
     def __contains__(self, key: object) -> bool:
         return key in self._sources
 

@@ -1,15 +1,16 @@
 """Reads of the price book."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from django.db.models import F, Q, Window
-from django.db.models.functions import Lead, RowNumber
+from django.db.models.functions import RowNumber
 
 from accounting.core.rating import PriceBook, PriceEntry
 from accounting.models import Price
 from kit.bulk import Row, Statement, milliseconds_of, run
-from kit.intervals import from_ms, to_ms
+from kit.intervals import from_ms
 from tenancy.models import User
 from tenancy.selectors.access import visible_tenants
 
@@ -17,10 +18,20 @@ DEFAULT_CURRENCY = "USD"
 _SCOPE = ["flavor_id", "service_class", "cluster_id", "tenant_id"]
 
 
+_PRICE = (
+    "id, flavor_id, service_class, cluster_id, tenant_id, nano_per_gpu_hour, currency,"
+    f" {milliseconds_of('effective_from')}"
+)
 # Every submit reads them, so the ORM is left out.
 ALL_PRICES = Statement(
-    "SELECT id, flavor_id, service_class, cluster_id, tenant_id, nano_per_gpu_hour,"  # noqa: S608
-    f" currency, {milliseconds_of('effective_from')} FROM accounting_price",
+    f"SELECT {_PRICE} FROM accounting_price",  # noqa: S608
+    is_kept=True,
+)
+# Those that a later one has not replaced.
+_DATED = Statement(
+    f"SELECT {_PRICE} FROM (SELECT *, lead(effective_from) OVER ("  # noqa: S608
+    f" PARTITION BY {', '.join(_SCOPE)} ORDER BY effective_from) AS until"
+    " FROM accounting_price) AS dated WHERE until IS NULL OR until > %s",
     is_kept=True,
 )
 
@@ -29,21 +40,13 @@ def whole_book(rows: Iterable[Row] | None = None) -> PriceBook:
     """Every price there was, is and will be; of rows of ALL_PRICES, or read now."""
     if rows is None:
         (rows,) = run(ALL_PRICES)
-    return PriceBook(
-        PriceEntry(key, flavor, kind, cluster, tenant, nano, currency, since_ms)
-        for key, flavor, kind, cluster, tenant, nano, currency, since_ms in rows
-    )
+    return PriceBook(PriceEntry(*row) for row in rows)
 
 
 def price_book(at_ms: int) -> PriceBook:
     """The prices in force at a moment (our clock, ms) and every later one, for a snapshot."""
-    at = from_ms(at_ms)
-    dated = Price.objects.annotate(
-        until=Window(
-            Lead("effective_from"), partition_by=_SCOPE, order_by=F("effective_from").asc()
-        )
-    )
-    return PriceBook(_entry(price) for price in dated.filter(Q(until=None) | Q(until__gt=at)))
+    (rows,) = run(replace(_DATED, params=(from_ms(at_ms),)))
+    return PriceBook(PriceEntry(*row) for row in rows)
 
 
 def book_currency() -> str:
@@ -57,19 +60,6 @@ def prices_in_force(*, now: datetime) -> list[Price]:
         newness=Window(RowNumber(), partition_by=_SCOPE, order_by=F("effective_from").desc())
     )
     return list(newest.filter(newness=1).select_related("cluster", "tenant"))
-
-
-def _entry(price: Price) -> PriceEntry:
-    return PriceEntry(
-        id=price.pk,
-        flavor=price.flavor_id,
-        service_class=price.service_class,
-        cluster=price.cluster_id,
-        tenant=price.tenant_id,
-        nano_per_gpu_hour=price.nano_per_gpu_hour,
-        currency=price.currency,
-        effective_ms=to_ms(price.effective_from),
-    )
 
 
 def price_page(

@@ -5,6 +5,7 @@ from operator import attrgetter
 
 from federation.core import (
     arbitration,
+    aside,
     explain,
     ordering,
     preemption,
@@ -28,7 +29,7 @@ def decide(snapshot: Snapshot) -> Plan:
     snapshot = _in_order(snapshot)
     draft = Draft.of(snapshot)
     lines = by_tenant(snapshot.jobs, snapshot.policy, snapshot.now_ms)
-    draft = explain.set_aside(snapshot, draft, lines)
+    draft = aside.extend(snapshot, draft, lines)
     draft = reservations.owners(snapshot, draft)
     draft = arbitration.owners(snapshot, draft)
     if not may_stay(draft):  # the next cycle knows who goes
@@ -44,10 +45,9 @@ def decide(snapshot: Snapshot) -> Plan:
 
 
 def _in_order(snapshot: Snapshot) -> Snapshot:
-    """The snapshot with its rows in a fixed order."""
+    """The snapshot with its rows in a fixed order; that of jobs is `by_tenant`'s."""
     return replace(
         snapshot,
-        jobs=tuple(sorted(snapshot.jobs, key=attrgetter("id"))),
         clusters=tuple(sorted(map(_flavors_in_order, snapshot.clusters), key=attrgetter("name"))),
     )
 

@@ -20,6 +20,7 @@ from federation.core.snapshot import (
     obstacle,
     sites,
 )
+from kit.lazy import LazyMapping
 from quotas.core.cohort import Cohort, Headroom, Limits, Use
 from quotas.core.fair_share import Shares
 from quotas.core.limits import Counts, Hit, first_hit
@@ -60,7 +61,7 @@ class Draft:
     victims: set[UUID] = field(default_factory=set)
     released: list[int] = field(default_factory=list)
     aside: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
-    reasons: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
+    reasons: LazyMapping[int, tuple[Reason, ...]] = field(init=False)
     ranked: Callable[[], tuple[int, ...]] = tuple
     borrowers: Shares = field(init=False)
     _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)

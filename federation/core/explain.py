@@ -1,65 +1,28 @@
 """Why a job waits and why it can never run: in codes, numbers and plain words."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from clusters.core.capabilities import LACK_WORDS
 from clusters.core.resources import GangShape
 from clusters.core.topology import Room
 from federation.core.bounded import limit_reason
 from federation.core.draft import Book, Draft, Place
-from federation.core.lines import Waits
 from federation.core.plan import FleetView, Reason
 from federation.core.snapshot import (
     LASTING,
     ClusterState,
     Site,
     Snapshot,
-    TenantView,
     WaitingJob,
     missing,
     obstacle,
     sites,
 )
-from kit.intervals import from_ms, iso
 from kit.lazy import LazyMapping
 from quotas.core.cohort import GUARANTEED, SPOT, Bound, Headroom
 from quotas.core.limits import Hit
-
-
-def set_aside(snapshot: Snapshot, draft: Draft, lines: Mapping[UUID, Waits]) -> Draft:
-    """Tell the jobs that may not start yet whatever is free; the others are ready."""
-    closed = {
-        tenant.id: draft.tenants[ancestor]
-        for tenant in snapshot.tenants
-        for ancestor in reversed(tenant.lineage)  # the widest that is closed is told
-        if not draft.tenants[ancestor].is_open
-    }
-    for tenant, waits in lines.items():
-        shut = closed.get(tenant)
-        early = waits if shut else _early(waits, snapshot.now_ms)
-        draft.aside.update({job.id: (_held_back(shut, job),) for job in early})
-        draft.ready[tenant] = waits.without(early) if early else waits
-    return draft
-
-
-def _early(waits: Waits, now_ms: int) -> list[WaitingJob]:
-    return [
-        job
-        for kind in waits.kinds
-        for job in kind
-        if job.not_before_ms is not None and job.not_before_ms > now_ms
-    ]
-
-
-def _held_back(closed: TenantView | None, job: WaitingJob) -> Reason:
-    if closed is not None:
-        return Reason("tenant_closed", f"The tenant {closed.path} is closed; nothing starts.")
-    assert job.not_before_ms is not None, "it is early"
-    moment = iso(from_ms(job.not_before_ms))
-    return Reason("not_before", f"It is not to start before {moment}.", until_ms=job.not_before_ms)
 
 
 def extend(snapshot: Snapshot, draft: Draft) -> Draft:
@@ -69,12 +32,10 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     stay as it is.
     """
     words = _Words(snapshot, draft)
-    sources = {job.id: job for job in snapshot.jobs if job.id not in draft.bindings}
-    if not draft.limits:  # which may differ by a job's labels
-        for waits in draft.ready.values():
-            for kind in waits.kinds:
-                alike = [job.id for job in kind if not draft.is_served(job)]
-                sources.update(dict.fromkeys(alike, sources[alike[0]]) if alike else {})
+    if draft.limits:  # which may differ by a job's labels
+        sources = {job.id: job for job in snapshot.jobs if job.id not in draft.bindings}
+    else:
+        sources = _alike(snapshot, draft)
 
     def told(job: WaitingJob) -> tuple[Reason, ...]:
         if job.id in draft.aside:
@@ -84,6 +45,19 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
 
     draft.reasons = LazyMapping(sources, told)
     return draft
+
+
+def _alike(snapshot: Snapshot, draft: Draft) -> dict[int, WaitingJob]:
+    """For each job that was not bound, the one whose reasons are its own as well."""
+    alone = draft.aside.keys() | draft.kept.keys()
+    sources = {job.id: job for job in snapshot.jobs if job.id in alone} if alone else {}
+    served = draft.bindings.keys() | draft.kept.keys()
+    for waits in draft.ready.values():
+        for kind in waits.kinds:
+            left = [job for job in kind if job.id not in served]
+            if left:
+                sources.update(dict.fromkeys([job.id for job in left], left[0]))
+    return sources
 
 
 def _kept(draft: Draft, job: WaitingJob, reasons: Sequence[Reason]) -> tuple[Reason, ...]:

@@ -5,7 +5,7 @@ it asks for. So a pass over a queue costs by what it binds and by kinds of jobs,
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush, heapreplace
 from itertools import chain, islice
 from operator import attrgetter
@@ -18,7 +18,7 @@ from quotas.core.policy import Policy
 Kind = Sequence[WaitingJob]  # alike but for their age, the oldest first
 _Place = tuple[int, int, int]
 _Standing = tuple[_Place, int, Kind]  # of a kind the next job: its place, and where in the kind
-_AGE = attrgetter("queued_ms", "id")
+BY_AGE = attrgetter("queued_ms", "id")
 
 
 class Waits:
@@ -55,30 +55,40 @@ class Waits:
         return Waits([kind for kind in kinds if kind], self.place)
 
 
-def by_tenant(jobs: Iterable[WaitingJob], policy: Policy, now_ms: int) -> dict[UUID, Waits]:
-    """Each tenant's jobs.
+class Jobs(tuple[WaitingJob, ...]):
+    """Jobs that wait, where their kinds are at hand already."""
 
-    Values that jobs share are known by their identity: that is fast, and who does not share
-    them is only a kind of its own.
+    kinds: tuple[Kind, ...] = ()
+
+
+def trait(job: WaitingJob) -> Hashable:
+    """What a job has in common with those of its kind.
+
+    Values that jobs share are known by their identity: that is fast, and who does not share them
+    is only a kind of its own.
     """
+    return id(job.ask), id(job.tenant), id(job.user), job.priority, job.wanted_class
+
+
+def by_tenant(jobs: Iterable[WaitingJob], policy: Policy, now_ms: int) -> dict[UUID, Waits]:
+    """Each tenant's jobs."""
     aging_ms = policy.aging_ms
 
     def place(job: WaitingJob) -> _Place:
         aged = (now_ms - job.queued_ms) // aging_ms if aging_ms else 0
         return (-job.priority - aged, job.queued_ms, job.id)
 
-    kinds: dict[tuple[int, int, int, int, str], list[WaitingJob]] = {}
-    for job in sorted(jobs, key=_AGE):
-        key = (id(job.ask), id(job.tenant), id(job.user), job.priority, job.wanted_class)
-        kind = kinds.get(key)
-        if kind is None:
-            kinds[key] = [job]
-        else:
-            kind.append(job)
     tenants: dict[UUID, list[Kind]] = {}
-    for kind in kinds.values():
+    for kind in jobs.kinds if isinstance(jobs, Jobs) else _kinds(jobs):
         tenants.setdefault(kind[0].tenant, []).append(kind)
     return {tenant: Waits(found, place) for tenant, found in tenants.items()}
+
+
+def _kinds(jobs: Iterable[WaitingJob]) -> Iterable[Kind]:
+    kinds: dict[Hashable, list[WaitingJob]] = {}
+    for job in sorted(jobs, key=BY_AGE):
+        kinds.setdefault(trait(job), []).append(job)
+    return kinds.values()
 
 
 class Server(Protocol):

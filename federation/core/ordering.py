@@ -9,6 +9,7 @@ shares: the one whose next job waits longest.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import accumulate
 from operator import itemgetter
 from typing import Protocol
 from uuid import UUID
@@ -105,6 +106,7 @@ def extend(draft: Draft) -> Draft:
 
 # A job in a queue to be ranked: since when it waits, its id, the flavor and GPUs that it would get.
 _Entry = tuple[int, int, str, int]
+_GRANT = itemgetter(2, 3)
 
 
 def rank(
@@ -146,7 +148,7 @@ def _entry(job: WaitingJob) -> _Entry:
 
 
 def _grants(entries: Iterable[_Entry]) -> Iterator[tuple[str, int]]:
-    return (entry[2:] for entry in entries)
+    return map(_GRANT, entries)
 
 
 def _merged(parts: Sequence[tuple[Iterable[int], list[_Entry]]]) -> list[_Entry]:
@@ -161,11 +163,7 @@ def _merged(parts: Sequence[tuple[Iterable[int], list[_Entry]]]) -> list[_Entry]
         return parts[0][1]
     keyed: list[tuple[tuple[int, _Entry], _Entry]] = []
     for course, entries in parts:
-        highest: tuple[int, _Entry] | tuple[()] = ()
-        for measure in zip(course, entries, strict=True):
-            if measure > highest:
-                highest = measure
-            keyed.append((highest or measure, measure[1]))
+        keyed += zip(accumulate(zip(course, entries, strict=True), max), entries, strict=True)
     keyed.sort(key=itemgetter(0))
     return [entry for _, entry in keyed]
 

@@ -9,6 +9,7 @@ from clusters.core.resources import GangShape
 from clusters.core.topology import Block, Room
 from federation.core.snapshot import ClusterView, Holding, Site, Snapshot, WaitingJob
 from kit.intervals import from_ms, iso
+from kit.lazy import LazyMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Plan:
 
     basis: Snapshot
     bindings: tuple[Binding, ...]
-    reasons: Mapping[int, tuple[Reason, ...]]
+    reasons: LazyMapping[int, tuple[Reason, ...]]
     ranked: Callable[[], tuple[int, ...]]
     promotions: tuple[Promotion, ...] = ()
     claims: tuple[Claim, ...] = ()

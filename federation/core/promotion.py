@@ -5,6 +5,7 @@ guarantee: what those ask for within it is kept for them. Nothing is ever demote
 """
 
 from federation.core.draft import Draft
+from federation.core.lines import Waits
 from federation.core.plan import Promotion
 from federation.core.snapshot import Holding, Snapshot
 from quotas.core.cohort import GUARANTEED, SPOT, Cohort, Use
@@ -48,8 +49,8 @@ def _after_those_who_wait(snapshot: Snapshot, draft: Draft) -> Cohort:
         Use(b.tenant, b.flavor, b.cluster, b.service_class, b.shape.gpus) for b in draft.promised
     ]
     cohort = Cohort(snapshot.quotas, draft.lineages, (*snapshot.uses, *bound))
-    for jobs in draft.ready.values():
-        for job in jobs:
+    for waits in sorted(draft.ready.values(), key=_first):
+        for job in waits:
             if job.wanted_class == GUARANTEED and not draft.is_served(job):
                 open_sites = [site for site, code in draft.asker(job).place.sites if not code]
                 for site in draft.within_limits(job, open_sites):
@@ -59,6 +60,11 @@ def _after_those_who_wait(snapshot: Snapshot, draft: Draft) -> Cohort:
                         cohort.take(Use(*place, gpus))
                         break
     return cohort
+
+
+def _first(waits: Waits) -> int:
+    """What orders tenants: the lowest number of a job of theirs."""
+    return min((job.id for kind in waits.kinds for job in kind), default=0)
 
 
 def _is_priced(draft: Draft, held: Holding) -> bool:

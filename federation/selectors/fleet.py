@@ -26,12 +26,20 @@ from federation.core.snapshot import (
     ReservedNodes,
 )
 from federation.models import Attempt
+from kit.reads import Fixed
 from quotas.core.cohort import GUARANTEED, SPOT
 
 Path = tuple[tuple[str, str], ...]
 _NODE = ("cluster_id", "name", "state", "device", "queues", "gpus", "cpus", "memory_mib")
 _FOREIGN = ("foreign_gpus", "foreign_cpus", "foreign_memory_mib")
 _FLAVOR = ("cluster_id", "flavor_id", "device", "queue")
+_NODES = (
+    Node.objects.annotate(steps=Cast("path", TextField()))
+    .order_by()
+    .values_list(*_NODE, *_FOREIGN, "steps")
+)
+_ALL_NODES = Fixed(_NODES)
+_FLAVORS = Fixed(ClusterFlavor.objects.order_by("flavor_id").values_list(*_FLAVOR))
 _BUILT: dict[UUID, tuple[tuple[Any, ...], dict[tuple[str, str], Room]]] = {}
 
 
@@ -146,8 +154,8 @@ _STATES = {
 def _flavors() -> Mapping[UUID, list[tuple[str, str, str]]]:
     """Of each cluster, the (flavor, device, member queue) it has."""
     flavors: dict[UUID, list[tuple[str, str, str]]] = defaultdict(list)
-    for cluster, *named in ClusterFlavor.objects.order_by("flavor_id").values_list(*_FLAVOR):
-        flavors[cluster].append((named[0], named[1], named[2]))
+    for cluster, flavor, device, queue in _FLAVORS.rows():
+        flavors[cluster].append((flavor, device, queue))
     return flavors
 
 
@@ -171,9 +179,7 @@ def _promised(held: Iterable[Holding]) -> dict[tuple[UUID, str], list[GangShape]
 def _nodes(
     promised: Mapping[tuple[UUID, str], list[GangShape]], only: UUID | None = None
 ) -> Mapping[UUID, _Seen]:
-    rows = Node.objects.annotate(steps=Cast("path", TextField())).order_by()
-    if only is not None:
-        rows = rows.filter(cluster=only)
+    rows = _ALL_NODES.rows() if only is None else _NODES.filter(cluster=only)
     paths: dict[str, Path] = {}
     shapes: dict[tuple[int, int, int], NodeShape] = {}
     seen: dict[UUID, _Seen] = defaultdict(_Seen)
@@ -188,7 +194,7 @@ def _nodes(
         memory_mib,
         *foreign,
         steps,
-    ) in rows.values_list(*_NODE, *_FOREIGN, "steps"):
+    ) in rows:
         path = paths.get(steps)
         if path is None:
             path = paths[steps] = tuple((tier, domain) for tier, domain in json.loads(steps))

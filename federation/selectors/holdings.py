@@ -15,6 +15,7 @@ from federation.models import Attempt
 from federation.models import Reservation as Row
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from kit.intervals import to_ms, to_ms_or_none
+from kit.reads import Fixed
 
 DAY = timedelta(days=1)
 _GRACE_S = KeyTextTransform("grace", KeyTransform("checkpoint", "job__spec"))
@@ -47,11 +48,14 @@ _HOLDING = (
 )
 
 
+_ROWS = Fixed(OPEN_ATTEMPTS.annotate(grace_s=_GRACE_S).order_by().values_list(*_HOLDING))
+
+
 def holdings(now: datetime) -> Iterator[Holding]:
     """Every open attempt, whatever becomes of it. 2 queries."""
     evictions = _evictions(now)
-    rows = OPEN_ATTEMPTS.annotate(grace_s=_GRACE_S).order_by().values(*_HOLDING)
-    for row in rows:
+    for values in _ROWS.rows():
+        row = dict(zip(_HOLDING, values, strict=True))
         yield _holding(row, *evictions.get(row["job_id"], (0, None)))
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -20,6 +20,7 @@ from clusters.core.capabilities import SIGNAL
 from clusters.core.resources import GangShape, NodeShape
 from clusters.models import Cluster
 from federation.core.lifecycle import JobState
+from federation.core.lines import BY_AGE, Jobs, trait
 from federation.core.snapshot import Ask, Holding, Option, Snapshot, TenantView, WaitingJob
 from federation.models import Job
 from federation.selectors.fleet import cluster_views
@@ -27,14 +28,30 @@ from federation.selectors.holdings import holdings, reservations
 from federation.selectors.limited import limited
 from kit.bulk import among, milliseconds
 from kit.intervals import to_ms
+from kit.reads import Fixed
 from quotas.core.cohort import Use
 from quotas.selectors import quota_policy, quota_rows
 from tenancy.models import Tenant
 
 WAITING = Job.objects.filter(state=JobState.QUEUED, cancel_asked_at=None)
-_VERSIONS = """
-SELECT string_agg(id || ':' || xmin, ' ')
+# The waiting jobs' number, and the rows that were written since a moment, with their versions.
+# A moment is the oldest transaction that was not over then: whatever is seen now and was not seen
+# then was written by that one or a later one. `age` compares as PostgreSQL does, round its wrap.
+_WRITTEN = """
+SELECT count(*),
+       coalesce(string_agg(id || ':' || xmin, ' ') FILTER (WHERE age(xmin) <= age(%s::xid)), ''),
+       pg_snapshot_xmin(pg_current_snapshot())::xid::text
   FROM federation_job WHERE state = 'queued' AND cancel_asked_at IS NULL"""
+_ALL = """
+SELECT coalesce(string_agg(id::text, ' '), '')
+  FROM federation_job WHERE state = 'queued' AND cancel_asked_at IS NULL"""
+_EVER = "0"  # no transaction's number: whatever its age is, is older
+_TENANTS = Fixed(
+    Tenant.objects.order_by("id").values_list("id", "path", "lineage", "is_open", "revision")
+)
+_UNABLE_TO_SIGNAL = Fixed(
+    Cluster.objects.filter(**{f"capabilities__{SIGNAL}": False}).order_by().values_list("id")
+)
 ASK = (
     "options",
     "exclusive",
@@ -86,9 +103,6 @@ def take_snapshot(now: datetime, waiting: "Waiting | None" = None) -> Snapshot:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         held = tuple(holdings(now))
         policy = quota_policy()
-        tenants = Tenant.objects.order_by("id").values_list(
-            "id", "path", "lineage", "is_open", "revision"
-        )
         if waiting is None or not is_outermost:
             waiting = Waiting()
         return Snapshot(
@@ -97,7 +111,7 @@ def take_snapshot(now: datetime, waiting: "Waiting | None" = None) -> Snapshot:
             clusters=cluster_views(now, WAITING.order_by().values("user"), held),
             tenants=tuple(
                 TenantView(key, path, tuple(lineage), is_open, revision)
-                for key, path, lineage, is_open, revision in tenants
+                for key, path, lineage, is_open, revision in _TENANTS.rows()
             ),
             quotas=quota_rows(now),
             uses=tuple(_uses(held)),
@@ -110,10 +124,6 @@ def take_snapshot(now: datetime, waiting: "Waiting | None" = None) -> Snapshot:
         )
 
 
-def _some_cluster_lacks(capability: str) -> bool:
-    return Cluster.objects.filter(**{f"capabilities__{capability}": False}).exists()
-
-
 class Waiting:
     """The waiting jobs as last read: reading again fetches only the rows that changed since.
 
@@ -124,37 +134,58 @@ class Waiting:
     """
 
     def __init__(self) -> None:
-        self._jobs: dict[str, WaitingJob] = {}  # by "row id:xmin"
         self._asks: dict[str, Ask] = {}
         self._known = cache(UUID)
         self._is_signal_read = False
+        self._forget()
 
-    def read(self) -> tuple[WaitingJob, ...]:
-        """All waiting jobs, in any order; 3 queries, the last one of what changed."""
-        is_signal_read = _some_cluster_lacks(SIGNAL)
+    def _forget(self) -> None:
+        self._since = _EVER
+        self._jobs: dict[int, WaitingJob] = {}
+        self._versions: dict[int, str] = {}
+        self._kinds: dict[Hashable, list[WaitingJob]] = {}
+
+    def read(self) -> Jobs:
+        """All waiting jobs, in any order; 2 queries, one more if any left, one for what changed."""
+        is_signal_read = bool(_UNABLE_TO_SIGNAL.rows())
         if is_signal_read != self._is_signal_read:
-            self._jobs, self._is_signal_read = {}, is_signal_read
+            self._is_signal_read = is_signal_read
+            self._forget()
         if len(self._asks) > 2 * len(self._jobs):
             self._asks = {}  # most of them nobody asks any more
         with connection.cursor() as cursor:
-            cursor.execute(_VERSIONS)
-            (versions,) = cursor.fetchone()
-        now = (versions or "").split()
-        known = self._jobs
-        self._jobs = {version: known[version] for version in now if version in known}
-        if len(self._jobs) < len(now):
-            self._jobs.update(self._read(now, known))
-        return tuple(self._jobs.values())
+            cursor.execute(_WRITTEN, [self._since])
+            count, written, self._since = cursor.fetchone()
+        rows = (row.split(":") for row in written.split())
+        changed = {int(key): xmin for key, xmin in rows if self._versions.get(int(key)) != xmin}
+        gone: set[int] = set()
+        if len(self._versions.keys() | changed.keys()) > count:
+            with connection.cursor() as cursor:
+                cursor.execute(_ALL)
+                (ids,) = cursor.fetchone()
+            gone = self._versions.keys() - set(map(int, ids.split()))
+        if gone or changed:
+            self._change(gone, changed)
+        jobs = Jobs(self._jobs.values())
+        jobs.kinds = tuple(self._kinds.values())
+        return jobs
 
-    def _read(self, now: Sequence[str], known: Mapping[str, WaitingJob]) -> dict[str, WaitingJob]:
-        """The waiting jobs whose rows are not known as they are."""
+    def _change(self, gone: Iterable[int], changed: Mapping[int, str]) -> None:
+        """Know the jobs as they are now; kinds that were given to others stay as they were."""
+        touched: dict[Hashable, list[WaitingJob]] = {}
+        for key in (*gone, *(changed.keys() & self._versions.keys())):
+            touched[trait(self._jobs.pop(key))] = []
+            del self._versions[key]
         rows = WAITING.order_by("id")
-        if known:
-            news = {version.partition(":")[0]: version for version in now if version not in known}
-            rows = rows.filter(id__in=among(news, "bigint"))
-        else:
-            news = {version.partition(":")[0]: version for version in now}
-        return {news[str(job.id)]: job for job in self._jobs_of(rows)}
+        if self._versions:
+            rows = rows.filter(id__in=among(changed, "bigint"))
+        for job in self._jobs_of(rows) if changed else ():
+            touched.setdefault(trait(job), []).append(job)
+            self._jobs[job.id], self._versions[job.id] = job, changed[job.id]
+        for which, new in touched.items():
+            kept = [job for job in self._kinds.pop(which, ()) if self._jobs.get(job.id) is job]
+            if kept or new:
+                self._kinds[which] = sorted([*kept, *new], key=BY_AGE)
 
     def _jobs_of(self, rows: "QuerySet[Job]") -> Iterator[WaitingJob]:
         """What many share (ask, tenant, user) is read as text, parsed once a text."""

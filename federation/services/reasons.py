@@ -1,10 +1,9 @@
 """Tells waiting jobs why they wait and where they stand: only what changed is written."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from hashlib import md5
-from itertools import chain, islice
 
 from django.db import connection
 
@@ -26,13 +25,13 @@ def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
     the others, of which the first in the queue are written. Of both no more than a cycle can bear:
     the rest in later cycles.
     """
-    texts = _Texts(plan.reasons)
-    chosen = list(islice(_new(plan), MOST_TOLD))
+    texts = _Texts()
+    chosen = _new(plan)[:MOST_TOLD]
     is_due = last is None or not timedelta(0) <= now - last < REFRESHED_EVERY
     if is_due:
-        chosen += islice(_changed(plan, texts), MOST_REFRESHED)
+        chosen += _changed(plan, texts)[:MOST_REFRESHED]
     if chosen:
-        _update_reasons({job: texts.of(job) for job in chosen})
+        _update_reasons({job: texts.of(plan.reasons[job]) for job in chosen})
     if is_due:
         _write_queue(plan.queue, now)
     else:
@@ -40,51 +39,43 @@ def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
     return len(chosen)
 
 
-def _new(plan: Plan) -> Iterator[int]:
-    """The jobs that were told nothing yet."""
-    return (
-        job.id for job in plan.basis.jobs if job.told == _TOLD_NOTHING and job.id in plan.reasons
-    )
+def _new(plan: Plan) -> list[int]:
+    """The jobs that were told nothing yet, the oldest first."""
+    new = [job.id for job in plan.basis.jobs if job.told == _TOLD_NOTHING]
+    return sorted(job for job in new if job in plan.reasons)
 
 
-def _changed(plan: Plan, texts: "_Texts") -> Iterator[int]:
+def _changed(plan: Plan, texts: "_Texts") -> list[int]:
     """The jobs that were told something else, those that stand in no queue first."""
     told = {job.id: job.told for job in plan.basis.jobs}
-    order = plan.queue
-    aside = sorted(plan.reasons.keys() - set(order))
-    for job in chain(aside, order):
-        if told[job] != _TOLD_NOTHING and told[job] != texts.digest(job):
-            yield job
+    changed: list[int] = []
+    for reasons, jobs in plan.reasons.shared():
+        known = (_TOLD_NOTHING, texts.digest(reasons))
+        changed += [job for job in jobs if told[job] not in known]
+    place = {job: place for place, job in enumerate(plan.queue)}
+    return sorted(changed, key=lambda job: (place.get(job, -1), job))
 
 
 class _Texts:
-    """By job, the reasons as PostgreSQL writes the JSON, so that its digest tells a change.
+    """Reasons as PostgreSQL writes the JSON, so that their digest tells a change.
 
-    Jobs that are told the same by one value (which the plan keeps) are known by its identity.
+    What many jobs are told is one value, which the plan keeps: it is known by its identity.
     """
 
-    def __init__(self, reasons: Mapping[int, tuple[Reason, ...]]) -> None:
-        self._reasons = reasons
+    def __init__(self) -> None:
         self._lists: dict[int, str] = {}
         self._items: dict[int, str] = {}
-        self._digests: dict[int, str] = {}
 
-    def of(self, job: int) -> str:
-        """What the job is told."""
-        told = self._reasons[job]
+    def of(self, told: tuple[Reason, ...]) -> str:
+        """What a job is told."""
         text = self._lists.get(id(told))
         if text is None:
             text = self._lists[id(told)] = f"[{', '.join(map(self._item, told))}]"
         return text
 
-    def digest(self, job: int) -> str:
+    def digest(self, told: tuple[Reason, ...]) -> str:
         """What the snapshot gives as the digest of the same text."""
-        told = id(self._reasons[job])
-        digest = self._digests.get(told)
-        if digest is None:
-            made = md5(self.of(job).encode(), usedforsecurity=False)
-            digest = self._digests[told] = made.hexdigest()
-        return digest
+        return md5(self.of(told).encode(), usedforsecurity=False).hexdigest()
 
     def _item(self, reason: Reason) -> str:
         text = self._items.get(id(reason))

@@ -21,3 +21,8 @@ def test_a_value_is_made_once_a_source_and_only_when_it_is_asked_for() -> None:
         squares[4]
     assert squares == {2: 4, 3: 9, 9: 9}
     assert sorted(made) == [2, 3]
+
+
+def test_whoever_shares_a_value_is_known() -> None:
+    values = LazyMapping({"a": 1, "b": 2, "c": 1}, str)
+    assert dict(values.shared()) == {"1": ["a", "c"], "2": ["b"]}
