@@ -26,6 +26,7 @@ FIRST = {"a": 24, "b": 8, "x": 8, "z": 4}  # guaranteed
 QUIET_TICKS = 600
 CROWD = 12  # jobs that are there at the beginning
 RUSH = 4  # jobs that come at once
+MANY = 20  # with so many that wait, no rush comes: each cycle would cost more, and say no more
 OFTEN = 0.1  # of all plans is every law tried; the costly ones of the others are not
 
 
@@ -87,8 +88,9 @@ class VirtualTree:
         self._change(jobs=(*self.facts.jobs, replace(one, queued_ms=self.facts.now_ms)))
 
     def rush(self, seed: int) -> None:
-        """Several jobs come at once."""
-        self._come(RUSH, Random(seed))  # noqa: S311 - no secret
+        """Several jobs come at once, unless many wait."""
+        if len(self.facts.jobs) < MANY:
+            self._come(RUSH, Random(seed))  # noqa: S311 - no secret
 
     def _come(self, jobs: int, random: Random) -> None:
         pick = random.choice
