@@ -55,10 +55,12 @@ def test_no_job_changes_state_on_silence(muster: Muster, daemon: str) -> None:
 
 
 def test_a_controller_that_comes_back_with_an_older_state(muster: Muster) -> None:
-    """It has forgotten that the job was released and ran; so has its accounting, and the bill.
+    """It has forgotten that the job was released and ran; so has its accounting, sooner or later.
 
     What Slurm makes of such a job depends on when its nodes report: it runs anew, is cancelled as
     a second copy, or fails with the first one. It comes to an end, once, and nothing stays open.
+    Cancelled held, its record may still tell of the run when Muster asks, and have none a second
+    later: then what was billed lies within the run that there was.
     """
     team, alpha = muster.team("older"), muster.labs["alpha"]
     with muster.through_gate("alpha") as gate:
@@ -80,8 +82,13 @@ def test_a_controller_that_comes_back_with_an_older_state(muster: Muster) -> Non
     def accounting_agrees() -> bool:
         stays = [stay for stay in alpha.stays() if stay.name == attempt["fence"]]
         assert len(stays) <= 1
-        is_over = all(stay.end_s is not None for stay in stays)
-        return is_over and nano(costs["so_far"]) == sum(cost_nano(stay) for stay in stays)
+        if not stays:
+            parts = costs["intervals"]
+            return all(attempt["started_at"] <= part["start"] for part in parts) and all(
+                part["end"] <= attempt["ended_at"] for part in parts
+            )
+        (stay,) = stays
+        return stay.end_s is not None and nano(costs["so_far"]) == cost_nano(stay)
 
     eventually(accounting_agrees, within_s=30, what=f"accounting (it lags) has {costs}")
 
