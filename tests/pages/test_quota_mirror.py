@@ -11,6 +11,7 @@ from clusters.models import Cluster
 from federation.models import Job
 from kit.crypto import encrypt
 from quotas.models import Quota
+from quotas.services.requests import Wish, ask
 from quotas.services.rows import set_quota
 from tenancy.models import AuditEntry
 from tests.pages.scene import Scene
@@ -152,6 +153,14 @@ def test_who_saves_quotas_is_told_where_limits_do_not_follow(admin: Client, scen
     quota.refresh_from_db()
     body = {**sent(quota, borrowing_limit="8", guaranteed="120"), "act": "save", "why": "more"}
     assert told in plain(admin.post("/quotas", body, follow=True).content.decode())
+    request = ask(
+        actor=scene.admin, tenant=scene.vision, flavor=quota.flavor,
+        wish=Wish(8, scene.now, None), why="a paper", now=timezone.now(),
+    )  # fmt: skip
+    given = {"amount": "8", "comment": "", "revision": str(request.revision)}
+    answer = admin.post(f"/quotas/requests/{request.pk}/approve", given, follow=True)
+    assert "The request is granted." in plain(answer.content.decode())
+    assert told in plain(answer.content.decode())
     shown = words(admin)
     assert "holds back" in shown
     assert "Some limit there is stricter than quotas" in shown

@@ -47,11 +47,14 @@ def _waits_json(by_class: Mapping[str, Waits]) -> dict[str, Any]:
 def _total_json(outcome: Outcome) -> dict[str, Any]:
     tenants = outcome.tenants
     cost_nano = sum(one.cost_nano for one in tenants)
+    gpu_ms = {name: sum(one.gpu_ms.get(name, 0) for one in tenants) for name in CLASSES}
     return {
         "jobs": sum(one.jobs for one in tenants),
         "never": sum(one.never for one in tenants),
+        "finished": sum(one.finished for one in tenants),
         "waits": _waits_json(outcome.waits),
-        "gpu_ms": {name: sum(one.gpu_ms.get(name, 0) for one in tenants) for name in CLASSES},
+        "gpu_ms": gpu_ms,
+        "gpu_hours": {name: gpu_hours(spent) for name, spent in gpu_ms.items()},
         "evictions": sum(one.evictions for one in tenants),
         "lost_gpu_ms": sum(one.lost_gpu_ms for one in tenants),
         "cost": money(cost_nano, outcome.currency),

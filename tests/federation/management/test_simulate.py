@@ -48,6 +48,10 @@ def test_two_policies_side_by_side(tmp_path: Path) -> None:
     # Without its guarantee the owner's job cannot start at all: the parent's headroom is for all.
     assert two["tenants"][0]["waits"]["guaranteed"]["p50"] == 10
     assert one["total"]["jobs"] == two["total"]["jobs"] == 2
+    # In all the same is told as of each tenant.
+    assert set(one["total"]) == set(a) - {"tenant", "weight"}
+    assert one["total"]["gpu_hours"] == {"guaranteed": "0.666667", "spot": "1.466667"}
+    assert one["total"]["finished"] == 2
     assert one["total"]["waits"] == {
         "guaranteed": {"jobs": 1, "p50": 10.0, "p90": 10.0},
         "spot": {"jobs": 1, "p50": 0.0, "p90": 0.0},
