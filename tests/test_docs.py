@@ -82,7 +82,7 @@ def test_every_state_and_cause_is_explained() -> None:
 
 def test_every_reason_that_the_code_gives_is_explained() -> None:
     named = set()
-    for name in ("explain", "snapshot", "cycle", "arbitration"):
+    for name in ("explain", "aside", "snapshot", "cycle", "arbitration"):
         tree = ast.parse(Path(f"federation/core/{name}.py").read_text())
         named |= {
             node.value
