@@ -1,10 +1,11 @@
 """Reads of quota."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F, Q, QuerySet
@@ -13,6 +14,7 @@ from clusters.models import Cluster, ClusterFlavor, Flavor
 from kit.bulk import Statement
 from kit.errors import InvalidContentError, NotFoundError
 from kit.intervals import to_ms
+from kit.reads import Fixed
 from quotas.core.cohort import QuotaRow
 from quotas.core.grants import Grant, rows_at
 from quotas.core.limits import LimitRow, Scope
@@ -21,15 +23,8 @@ from quotas.models import Limit, Quota, QuotaPolicy, QuotaRequest
 from tenancy.models import AuditEntry, Tenant, User
 from tenancy.selectors.access import visible_tenant_ids, visible_tenants
 
-
-def quota_rows(now: datetime) -> tuple[QuotaRow, ...]:
-    """Every quota as it holds now: as it was set, raised by the grants of now. 2 queries."""
-    return rows_at(rows_as_set(), grants_from(now), to_ms(now))
-
-
-def rows_as_set() -> tuple[QuotaRow, ...]:
-    """Every quota as it was set, without grants, as the core's values, in a fixed order."""
-    rows = Quota.objects.order_by("id").values_list(
+_QUOTAS = Fixed(
+    Quota.objects.order_by("id").values_list(
         "tenant_id",
         "flavor_id",
         "cluster_id",
@@ -39,7 +34,18 @@ def rows_as_set() -> tuple[QuotaRow, ...]:
         "lending_limit",
         "weight",
     )
-    return tuple(QuotaRow(*row) for row in rows)
+)
+_POLICY = Fixed(QuotaPolicy.objects.order_by("pk").values_list(*POLICY_FIELDS)[:1])
+
+
+def quota_rows(now: datetime) -> tuple[QuotaRow, ...]:
+    """Every quota as it holds now: as it was set, raised by the grants of now. 2 queries."""
+    return rows_at(rows_as_set(), grants_from(now), to_ms(now))
+
+
+def rows_as_set() -> tuple[QuotaRow, ...]:
+    """Every quota as it was set, without grants, as the core's values, in a fixed order."""
+    return tuple(QuotaRow(*row) for row in _QUOTAS.rows())
 
 
 def grants_from(now: datetime) -> tuple[Grant, ...]:
@@ -190,8 +196,8 @@ def _requests(user: User) -> QuerySet[QuotaRequest]:
 
 def quota_policy() -> Policy:
     """What holds for all tenants: what an admin set, else the defaults."""
-    found = QuotaPolicy.objects.values(*POLICY_FIELDS).first()
-    return Policy(**found) if found else Policy()
+    found = _POLICY.rows()
+    return Policy(**dict(zip(POLICY_FIELDS, found[0], strict=True))) if found else Policy()
 
 
 def quota_of(tenant: Tenant, flavor: str, cluster: str | None) -> Quota:
@@ -257,7 +263,7 @@ def quotas_of(tenant: Tenant) -> list[Quota]:
 
 def limit_rows() -> tuple[LimitRow, ...]:
     """Every limit as the core's value. One query."""
-    return tuple(rows_by_id(Limit.objects.all()).values())
+    return tuple(_limits(_LIMITS.rows()).values())
 
 
 def limits_at_submit(tenants: Collection[UUID]) -> dict[int, LimitRow]:
@@ -268,7 +274,10 @@ def limits_at_submit(tenants: Collection[UUID]) -> dict[int, LimitRow]:
 
 def rows_by_id(limits: QuerySet[Limit]) -> dict[int, LimitRow]:
     """Limits as the core's values, by row id and in its order. One query."""
-    rows = limits.order_by("id").values_list("id", "tenant_id", "scope", *_LIMIT)
+    return _limits(limits.order_by("id").values_list("id", "tenant_id", "scope", *_LIMIT))
+
+
+def _limits(rows: Iterable[Sequence[Any]]) -> dict[int, LimitRow]:
     return {key: LimitRow(tenant, Scope(scope), *rest) for key, tenant, scope, *rest in rows}
 
 
@@ -283,6 +292,7 @@ _LIMIT = (
     "waiting_jobs",
     "longest_ms",
 )
+_LIMITS = Fixed(Limit.objects.order_by("id").values_list("id", "tenant_id", "scope", *_LIMIT))
 
 
 def limits_of(tenant: Tenant) -> list[Limit]:

@@ -4,9 +4,9 @@ from math import log
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Max
 
 from accounting.models import SpotUse
+from kit.reads import Fixed
 
 # A stay of n GPUs over [a, b) weighs n * integral of 2^-((now - t) / h) dt, that is
 # n / k * (e^(-k (now - b)) - e^(-k (now - a))) with k = ln 2 / h. Times are on our clock.
@@ -30,6 +30,7 @@ SELECT tenant_id, flavor_id, round(sum(ms))::bigint
 HAVING round(sum(ms)) > 0
 """  # noqa: S608 (no value in it)
 LN2 = log(2)
+_NEWEST = Fixed(SpotUse.objects.order_by("-at_ms").values_list("at_ms")[:1])
 
 
 def decayed_spot_use(*, now_ms: int, half_life_ms: int) -> dict[tuple[UUID, str], int]:
@@ -37,7 +38,7 @@ def decayed_spot_use(*, now_ms: int, half_life_ms: int) -> dict[tuple[UUID, str]
 
     What was summed up last (`SpotUse`) plus the stays since.
     """
-    since = SpotUse.objects.aggregate(at=Max("at_ms"))["at"] or 0
+    ((since,),) = _NEWEST.rows() or [(0,)]
     with connection.cursor() as cursor:
         cursor.execute(_SUM, {"k": LN2 / half_life_ms, "now": now_ms, "since": since})
         return {(tenant, flavor): gpu_ms for tenant, flavor, gpu_ms in cursor.fetchall()}

@@ -7,7 +7,7 @@ shares: the one whose next job waits longest.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import itemgetter
@@ -15,7 +15,7 @@ from typing import Protocol
 from uuid import UUID
 
 from federation.core.draft import Draft
-from federation.core.lines import Line, Server
+from federation.core.lines import Line, Server, Waits
 from federation.core.snapshot import Site, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED
 from quotas.core.fair_share import Shares
@@ -94,11 +94,7 @@ def extend(draft: Draft) -> Draft:
     """Let the queue be ranked when somebody asks for it; the draft has to stay as it is."""
 
     def ranked() -> tuple[int, ...]:
-        waiting = {
-            tenant: [job for job in waits if job.id not in draft.bindings]
-            for tenant, waits in draft.ready.items()
-        }
-        return rank(waiting, draft.lineages, draft.borrowers)
+        return rank(draft.ready, draft.lineages, draft.borrowers, draft.bindings)
 
     draft.ranked = ranked
     return draft
@@ -110,20 +106,21 @@ _GRANT = itemgetter(2, 3)
 
 
 def rank(
-    jobs: Mapping[UUID, Iterable[WaitingJob]],
+    ready: Mapping[UUID, Waits],
     lineages: Mapping[UUID, tuple[UUID, ...]],
     shares: Shares,
+    bound: Container[int] = (),
 ) -> tuple[int, ...]:
     """The queue as people see it: the order in which the jobs would go if each one got its turn.
 
     That is the order in which `Turns` gives them when every job is granted its first option. What
     a subtree is granted is decided within it alone, so each is ordered by itself, from the leaves
-    up, and merged into the one above.
+    up, and merged into the one above. Those that are `bound` are left out.
     """
     lines: dict[UUID, list[_Entry]] = {}
     below: dict[UUID | None, dict[UUID, None]] = {None: {}}
-    for tenant, line in jobs.items():
-        lines[tenant] = list(map(_entry, line))
+    for tenant, waits in ready.items():
+        lines[tenant] = _entries(waits, bound)
         above: UUID | None = None
         for node in lineages[tenant]:
             below.setdefault(above, {})[node] = None
@@ -142,9 +139,19 @@ def rank(
     return tuple([entry[1] for entry in ranked(None)])
 
 
-def _entry(job: WaitingJob) -> _Entry:
-    option = job.ask.options[0]
-    return job.queued_ms, job.id, option.flavor, option.shape.gpus
+def _entries(waits: Waits, bound: Container[int]) -> list[_Entry]:
+    """The jobs of a tenant in their order."""
+    entries: list[tuple[tuple[int, int, int], _Entry]] = []
+    for kind in waits.kinds:
+        option, place = kind[0].ask.options[0], waits.place
+        flavor, gpus = option.flavor, option.shape.gpus
+        entries += [
+            (place(job), (job.queued_ms, job.id, flavor, gpus))
+            for job in kind
+            if job.id not in bound
+        ]
+    entries.sort()
+    return [entry for _, entry in entries]
 
 
 def _grants(entries: Iterable[_Entry]) -> Iterator[tuple[str, int]]:

@@ -1,6 +1,7 @@
 """Builds the core's snapshot: set-based, the same number of queries whatever the queue."""
 
 import json
+from bisect import insort
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -142,7 +143,7 @@ class Waiting:
     def _forget(self) -> None:
         self._since = _EVER
         self._jobs: dict[int, WaitingJob] = {}
-        self._versions: dict[int, str] = {}
+        self._versions: dict[int, str] = {}  # by job "id:xmin"
         self._kinds: dict[Hashable, list[WaitingJob]] = {}
 
     def read(self) -> Jobs:
@@ -156,8 +157,9 @@ class Waiting:
         with connection.cursor() as cursor:
             cursor.execute(_WRITTEN, [self._since])
             count, written, self._since = cursor.fetchone()
-        rows = (row.split(":") for row in written.split())
-        changed = {int(key): xmin for key, xmin in rows if self._versions.get(int(key)) != xmin}
+        known = set(self._versions.values())
+        news = [version for version in written.split() if version not in known]
+        changed = {int(version.partition(":")[0]): version for version in news}
         gone: set[int] = set()
         if len(self._versions.keys() | changed.keys()) > count:
             with connection.cursor() as cursor:
@@ -183,9 +185,11 @@ class Waiting:
             touched.setdefault(trait(job), []).append(job)
             self._jobs[job.id], self._versions[job.id] = job, changed[job.id]
         for which, new in touched.items():
-            kept = [job for job in self._kinds.pop(which, ()) if self._jobs.get(job.id) is job]
-            if kept or new:
-                self._kinds[which] = sorted([*kept, *new], key=BY_AGE)
+            kind = [job for job in self._kinds.pop(which, ()) if self._jobs.get(job.id) is job]
+            for job in new:
+                insort(kind, job, key=BY_AGE)
+            if kind:
+                self._kinds[which] = kind
 
     def _jobs_of(self, rows: "QuerySet[Job]") -> Iterator[WaitingJob]:
         """What many share (ask, tenant, user) is read as text, parsed once a text."""

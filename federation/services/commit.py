@@ -26,7 +26,7 @@ from federation.services.evict import claim, release
 from federation.services.promote import promote
 from federation.services.reasons import tell
 from federation.services.revisions import Revisions, lock_quotas, quotas_as_seen
-from kit.bulk import insert_rows
+from kit.bulk import among, insert_rows
 from kit.ids import attempt_id, fence
 from tenancy.models import Tenant
 from tenancy.services.records import Change, write_events
@@ -168,7 +168,7 @@ def _lock_facts(plan: Plan) -> _Facts:
         cluster__in=cluster_ids, user__in={binding.user for binding in bindings}
     )
     jobs = (
-        Job.objects.filter(id__in=[binding.job for binding in bindings])
+        Job.objects.filter(id__in=among((binding.job for binding in bindings), "bigint"))
         .order_by("id")
         .select_for_update(no_key=True, of=("self",))
         .annotate(has_open_attempt=Exists(_OPEN), saved_path=Subquery(_SAVED_PATH))

@@ -24,8 +24,9 @@ from federation.selectors.holdings import reservations
 from federation.services.checkpoint import ask_checkpoint
 from federation.services.revisions import lock_quotas, quotas_as_seen
 from federation.services.stopping import stop_attempt
-from kit.bulk import update_rows
+from kit.bulk import among, update_rows
 from kit.intervals import from_ms, to_ms
+from kit.reads import Fixed
 from quotas.core.cohort import GUARANTEED, SPOT
 from tenancy.models import Tenant
 from tenancy.services.records import Change, ring, write_events
@@ -35,6 +36,7 @@ _OPEN = OPEN_ATTEMPTS.filter(job=OuterRef("pk"))
 _TOLD = OPEN_ATTEMPTS.filter(evict_asked_at__isnull=False, end_cause="").exclude(
     state=Attempt.State.LOST
 )
+_ANY_TOLD = Fixed(_TOLD.order_by().values_list("id")[:1])
 
 
 def claim(*, plan: Plan, now: datetime) -> tuple[Claim, ...]:
@@ -68,8 +70,9 @@ def release(*, jobs: Collection[int], now: datetime) -> None:
 
     Unless its nodes are kept for another job by now: it goes for that one then.
     """
-    Reservation.objects.filter(job__in=jobs).delete()
-    told = list(_TOLD.filter(evict_for__in=jobs).select_related("job", "cluster"))
+    some = among(jobs, "bigint")
+    Reservation.objects.filter(job__in=some).delete()
+    told = list(_TOLD.filter(evict_for__in=some).select_related("job", "cluster"))
     if not told:
         return
     kept = sorted(reservations(), key=lambda one: (one.claimed_ms, one.job))
@@ -207,8 +210,10 @@ def _write_claims(claims: Sequence[Claim], plan: Plan, now: datetime) -> None:
 def tend_evictions(*, now: datetime) -> set[UUID]:
     """Stops those who were told to go and have saved, or had their grace; clusters with orders.
 
-    One query when there are none.
+    One query when nobody was told to go.
     """
+    if not _ANY_TOLD.rows():
+        return set()
     due = _TOLD.filter(Q(evict_by__lte=now) | Q(saved_at__gte=F("evict_asked_at")))
     jobs = list(due.order_by("job_id").values_list("job_id", flat=True)[:MOST_A_TURN])
     if not jobs:

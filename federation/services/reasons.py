@@ -14,6 +14,7 @@ from federation.models import ArbiterTerm
 MOST_TOLD = 10_000
 MOST_REFRESHED = 2_000
 REFRESHED_EVERY = timedelta(milliseconds=900)  # so that no cycle of one a second is left out
+DEEP = 4_000  # that many jobs more, and all of it is looked at a second later
 _TOLD_NOTHING = md5(b"[]", usedforsecurity=False).hexdigest()
 
 
@@ -21,13 +22,14 @@ def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
     """Writes why jobs wait and the order of the queue; to how many a reason was told.
 
     Jobs that were told nothing yet are told in every cycle, the oldest first. What may change every
-    second is looked at about once a second (`last` is when it was): the order, and the reasons of
-    the others, of which the first in the queue are written. Of both no more than a cycle can bear:
-    the rest in later cycles.
+    second is looked at about once a second, more seldom in a deep queue (`last` is when it was): the
+    order, and the reasons of the others, of which the first in the queue are written. Of both no
+    more than a cycle can bear: the rest in later cycles.
     """
     texts = _Texts()
     chosen = _new(plan)[:MOST_TOLD]
-    is_due = last is None or not timedelta(0) <= now - last < REFRESHED_EVERY
+    seldom = REFRESHED_EVERY * (1 + len(plan.basis.jobs) // DEEP)
+    is_due = last is None or not timedelta(0) <= now - last < seldom
     if is_due:
         chosen += _changed(plan, texts)[:MOST_REFRESHED]
     if chosen:

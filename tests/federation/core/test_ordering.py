@@ -135,12 +135,13 @@ def test_waiting_makes_up_for_priority() -> None:
 
 
 def test_the_queue_interleaves_by_what_each_would_get() -> None:
-    lines = {
-        uid("acme"): [job(1, "2x8", tenant="acme"), job(2, "2x8", tenant="acme")],
-        uid("beta"): [job(n, "1x8", tenant="beta", age=1) for n in (3, 4, 5)],
-    }
-    shares = Shares(lineages("acme", "beta"), {})
+    jobs = [
+        *(job(n, "2x8", tenant="acme") for n in (1, 2)),
+        *(job(n, "1x8", tenant="beta", age=1) for n in (3, 4, 5)),
+    ]
+    shares, lines = Shares(lineages("acme", "beta"), {}), by_tenant(jobs, Policy(), NOW_MS)
     assert rank(lines, lineages("acme", "beta"), shares) == (3, 1, 4, 5, 2)
+    assert rank(lines, lineages("acme", "beta"), shares, {1, 4}) == (3, 2, 5)
 
 
 def _turn_by_turn(
