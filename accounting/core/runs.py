@@ -66,9 +66,11 @@ def interval_id(attempt_id: UUID, run_start_ms: int, started_ms: int) -> UUID:
 def settle(known: Sequence[Known], run_start_ms: int, run_end_ms: int | None) -> Settlement:
     """What a report of a run changes, given every known interval of its attempt.
 
-    A run that ends before it starts, or that overlaps another run of its attempt, is refused: an
-    attempt holds GPUs once at a time, and the end of the earlier run is told sooner or later. An
-    end that was told is not taken back by a report without one (it is older, or less informed).
+    A run that ends before it starts, or that begins or lasts beside an open run of its attempt, is
+    refused: an attempt holds GPUs once at a time, and the end of the open one is told sooner or
+    later. Beside one that ended it is not: between the two their cluster's clock was set back, and
+    each lasted as long as it says. An end that was told is not taken back by a report without one
+    (it is older, or less informed).
     """
     if run_end_ms is not None and run_end_ms < run_start_ms:
         return Settlement(Told.REFUSED, why="the run ends before it starts")
@@ -77,7 +79,7 @@ def settle(known: Sequence[Known], run_start_ms: int, run_end_ms: int | None) ->
         key=lambda piece: piece.started_ms,
     )
     if not mine:
-        if any(_overlap(piece, run_start_ms, run_end_ms) for piece in known):
+        if any(_overlap(piece, run_end_ms) for piece in known):
             return Settlement(Told.REFUSED, why="it overlaps another run of the attempt")
         return Settlement(Told.STARTED)
     if run_end_ms is None:
@@ -104,8 +106,6 @@ def _end(pieces: list[Known], run_end_ms: int) -> Settlement:
     return Settlement(Told.CHANGED if ends else Told.UNCHANGED, tuple(ends))
 
 
-def _overlap(piece: Known, start_ms: int, end_ms: int | None) -> bool:
-    """Whether [start, end) and the piece share a moment; None is an end not known yet."""
-    begins_before = piece.ended_ms is None or start_ms < piece.ended_ms
-    ends_after = end_ms is None or piece.started_ms < end_ms
-    return begins_before and ends_after
+def _overlap(piece: Known, end_ms: int | None) -> bool:
+    """Whether a run until then (None: not known yet) shares a moment with a piece that is open."""
+    return piece.ended_ms is None and (end_ms is None or piece.started_ms < end_ms)

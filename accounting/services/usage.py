@@ -87,7 +87,7 @@ def start_usage(
     """Opens the first interval of a run; False when it is known already.
 
     Raises:
-        UsageRefusedError: another run of the attempt is open or reaches beyond this one's start.
+        UsageRefusedError: another run of the attempt is open.
     """
     fact = RunFact(
         attempt_id=attempt_id,
@@ -231,20 +231,24 @@ def _settle_all(
 ) -> tuple[list[Settlement], dict[UUID, list[Known]]]:
     """One settlement a fact, and every attempt's intervals as they are after all of them.
 
-    What earlier facts of the same call change counts for later ones.
+    What earlier facts of the same call change counts for later ones; of an attempt, runs that are
+    known count as earlier than new ones, which may be beside them until they end.
     """
     after = {attempt: list(pieces) for attempt, pieces in known.items()}
-    settled = []
-    for fact in facts:
+
+    def is_new(fact: RunFact) -> bool:
+        return all(piece.run_start_ms != fact.run_start_ms for piece in known[fact.attempt_id])
+
+    settled: dict[int, Settlement] = {}
+    for place, fact in sorted(enumerate(facts), key=lambda one: is_new(one[1])):
         pieces = after[fact.attempt_id]
-        settlement = _settle(pieces, fact)
-        settled.append(settlement)
+        settlement = settled[place] = _settle(pieces, fact)
         if settlement.told == Told.STARTED:
             pieces.append(_start(fact))
         if settlement.ends:
             ends = {end.id: end for end in settlement.ends}
             pieces[:] = [_with_end(piece, ends.get(piece.id)) for piece in pieces]
-    return settled, after
+    return [settled[place] for place in sorted(settled)], after
 
 
 def _settle(pieces: Sequence[Known], fact: RunFact) -> Settlement:

@@ -12,6 +12,7 @@ from accounting.core.runs import Told
 from accounting.models import UsageInterval
 from accounting.services.usage import (
     AlreadyPostedError,
+    RunsTold,
     UsageRefusedError,
     change_class,
     record_run,
@@ -91,6 +92,20 @@ def test_a_second_open_run_is_refused_until_the_first_one_ended(world: World) ->
         record_run(fact=second, now=NOW)
     told = record_runs(facts=[ended(first, START + 10), second], now=NOW)
     assert told.told == (Told.CHANGED, Told.STARTED)
+
+
+@pytest.mark.parametrize("end_ms", [START + 10, START])
+def test_a_clock_set_back_between_two_runs_loses_neither(world: World, end_ms: int) -> None:
+    """Told in the order of their times: the second one before the end of the first."""
+    first = world.run()
+    record_run(fact=first, now=NOW)
+    second = replace(first, run_start_ms=START - 45, run_end_ms=START + 15)
+    told = record_runs(facts=[second, ended(first, end_ms)], now=NOW)
+    assert told == RunsTold((Told.STARTED, Told.CHANGED), {})
+    assert pieces(first.attempt_id) == [
+        ("guaranteed", START - 45, START + 15),
+        ("guaranteed", START, end_ms),
+    ]
 
 
 def test_a_run_without_gpus_is_refused_and_does_not_hold_up_the_others(world: World) -> None:

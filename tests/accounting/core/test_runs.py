@@ -50,11 +50,21 @@ def test_a_requeue_is_two_runs_with_a_gap() -> None:
     assert settle([piece(0, 10, told=10)], 50, None).told == Told.STARTED
 
 
-@pytest.mark.parametrize(
-    "known", [[piece(0, None)], [piece(0, 60, told=60)]], ids=["open", "overlapping"]
-)
-def test_a_run_that_overlaps_another_of_its_attempt_is_refused(known: list[Known]) -> None:
-    assert settle(known, 50, 70).told == Told.REFUSED
+@pytest.mark.parametrize("run", [(50, None), (50, 70), (-50, None), (-50, 1)])
+def test_a_run_beside_an_open_one_of_its_attempt_is_refused(run: tuple[int, int | None]) -> None:
+    assert settle([piece(0, None)], *run).told == Told.REFUSED
+
+
+def test_a_run_that_was_over_before_the_open_one_is_told_late() -> None:
+    assert settle([piece(50, None, run=50)], 0, 50).told == Told.STARTED
+
+
+@pytest.mark.parametrize("known", [piece(0, 60, told=60), piece(0, 0, told=0)])
+@pytest.mark.parametrize("run", [(-45, 15), (-45, None), (20, 40), (50, 70), (-10, 90)])
+def test_runs_that_overlap_as_the_clock_was_set_back_both_lasted(
+    known: Known, run: tuple[int, int | None]
+) -> None:
+    assert settle([known], *run).told == Told.STARTED
 
 
 def test_a_run_that_ends_before_it_starts_is_refused() -> None:
