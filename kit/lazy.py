@@ -1,6 +1,6 @@
 """A mapping whose values are made when they are asked for."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
 Key = TypeVar("Key")
@@ -26,13 +26,12 @@ class LazyMapping(Mapping[Key, Value]):
             self._made[id(source)] = self._make(key)
         return self._made[id(source)]
 
-    def shared(self) -> Iterator[tuple[Value, list[Key]]]:
-        """Every value, and all keys that have it."""
+    def shared(self) -> Collection[list[Key]]:
+        """The keys, those that have one value together; no value is made."""
         keys: dict[int, list[Key]] = {}
         for key, source in self._sources.items():
             keys.setdefault(id(source), []).append(key)
-        for some in keys.values():
-            yield self[some[0]], some
+        return keys.values()
 
     def __contains__(self, key: object) -> bool:
         return key in self._sources

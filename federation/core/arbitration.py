@@ -50,13 +50,16 @@ class _Binder:
     def serve(self, job: WaitingJob) -> Site | None:
         """Bind the job to the best site where it can start now; None when there is none."""
         asker = self._draft.asker(job)
+        key = asker.place, asker.book
+        if key in self._hopeless:
+            return None
         live, allows = asker.place.live, asker.book.allows
         allowed = [site for site in live if allows(site, self._class)]
         site = choose(self._draft, job, self._class, allowed) if allowed else None
         if site is not None:
             self._draft.bind(job, site, self._class)
         elif not any(site in live for site in allowed):
-            self._hopeless.add((asker.place, asker.book))
+            self._hopeless.add(key)
         return site
 
 

@@ -54,9 +54,11 @@ def _alike(snapshot: Snapshot, draft: Draft) -> dict[int, WaitingJob]:
     served = draft.bindings.keys() | draft.kept.keys()
     for waits in draft.ready.values():
         for kind in waits.kinds:
-            left = [job for job in kind if job.id not in served]
-            if left:
-                sources.update(dict.fromkeys([job.id for job in left], left[0]))
+            first: WaitingJob | None = None
+            for job in kind:
+                if job.id not in served:
+                    first = first or job
+                    sources[job.id] = first
     return sources
 
 

@@ -6,7 +6,7 @@ it asks for. So a pass over a queue costs by what it binds and by kinds of jobs,
 
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Protocol
@@ -117,12 +117,10 @@ class Line:
         self._place = waits.place
         self._is_served = is_served
         self._changes = 0
-        self._live: list[_Standing] = []
+        standings = (self._next(kind, 0) for kind in waits.kinds)
+        self._live = [standing for standing in standings if standing is not None]
         self._vain: list[_Standing] = []
-        for kind in waits.kinds:
-            standing = self._next(kind, 0)
-            if standing is not None:
-                heappush(self._live, standing)
+        heapify(self._live)
 
     @property
     def head(self) -> WaitingJob | None:
@@ -139,18 +137,26 @@ class Line:
             self._vain.clear()
         while self._live:
             place, index, kind = self._live[0]
-            if server.gives_up(kind[index]):
+            if index + 1 == len(kind):  # to try the last one costs no more than to ask
+                heappop(self._live)
+            elif server.gives_up(kind[index]):
                 heappush(self._vain, heappop(self._live))
                 continue
-            following = self._next(kind, index + 1)
-            if following is None:
-                heappop(self._live)
             else:
-                heapreplace(self._live, following)
-            self._pass_over(place)
+                self._step(kind, index + 1)
+            if self._vain:
+                self._pass_over(place)
             return kind[index]
         self._vain.clear()
         return None
+
+    def _step(self, kind: Kind, start: int) -> None:
+        """Let the next one of the first kind stand there."""
+        following = self._next(kind, start)
+        if following is None:
+            heappop(self._live)
+        else:
+            heapreplace(self._live, following)
 
     def _pass_over(self, place: _Place) -> None:
         """Take off all jobs up to this place that are in vain."""

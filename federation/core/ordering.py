@@ -141,9 +141,10 @@ def rank(
 
 def _entries(waits: Waits, bound: Container[int]) -> list[_Entry]:
     """The jobs of a tenant in their order."""
+    place = waits.place
     entries: list[tuple[tuple[int, int, int], _Entry]] = []
     for kind in waits.kinds:
-        option, place = kind[0].ask.options[0], waits.place
+        option = kind[0].ask.options[0]
         flavor, gpus = option.flavor, option.shape.gpus
         entries += [
             (place(job), (job.queued_ms, job.id, flavor, gpus))

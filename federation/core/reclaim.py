@@ -137,10 +137,10 @@ class Reclaim:
 
     def serve(self, job: WaitingJob) -> Site | None:
         """Claim nodes for the job where least work is lost, in the flavor it likes best."""
-        if job.id in self._kept:
-            return None
         asker = self._draft.asker(job)
         key = (asker.place, asker.book, self._rank(job))
+        if job.id in self._kept or key in self._hopeless:
+            return None
         if not self._may_fit(job, asker):
             self._hopeless.add(key)
             return None

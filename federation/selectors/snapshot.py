@@ -186,10 +186,8 @@ class Waiting:
             self._jobs[job.id], self._versions[job.id] = job, changed[job.id]
         for which, new in touched.items():
             kind = [job for job in self._kinds.pop(which, ()) if self._jobs.get(job.id) is job]
-            for job in new:
-                insort(kind, job, key=BY_AGE)
-            if kind:
-                self._kinds[which] = kind
+            if kind or new:
+                self._kinds[which] = _joined(kind, new)
 
     def _jobs_of(self, rows: "QuerySet[Job]") -> Iterator[WaitingJob]:
         """What many share (ask, tenant, user) is read as text, parsed once a text."""
@@ -220,6 +218,15 @@ class Waiting:
                 not_before_ms=start,
                 told=told,
             )
+
+
+def _joined(kind: list[WaitingJob], new: list[WaitingJob]) -> list[WaitingJob]:
+    """A kind with what came to it, the oldest first."""
+    if not kind:
+        return sorted(new, key=BY_AGE) if len(new) > 1 else new
+    for job in new:
+        insort(kind, job, key=BY_AGE)
+    return kind
 
 
 def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001

@@ -1,9 +1,10 @@
 """Tells waiting jobs why they wait and where they stand: only what changed is written."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from hashlib import md5
+from itertools import islice
 
 from django.db import connection
 
@@ -27,7 +28,7 @@ def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
     more than a cycle can bear: the rest in later cycles.
     """
     texts = _Texts()
-    chosen = _new(plan)[:MOST_TOLD]
+    chosen = list(islice(_new(plan), MOST_TOLD))
     seldom = REFRESHED_EVERY * (1 + len(plan.basis.jobs) // DEEP)
     is_due = last is None or not timedelta(0) <= now - last < seldom
     if is_due:
@@ -41,19 +42,23 @@ def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
     return len(chosen)
 
 
-def _new(plan: Plan) -> list[int]:
+def _new(plan: Plan) -> Iterator[int]:
     """The jobs that were told nothing yet, the oldest first."""
-    new = [job.id for job in plan.basis.jobs if job.told == _TOLD_NOTHING]
-    return sorted(job for job in new if job in plan.reasons)
+    new = sorted([job.id for job in plan.basis.jobs if job.told == _TOLD_NOTHING])
+    return (job for job in new if job in plan.reasons)
 
 
 def _changed(plan: Plan, texts: "_Texts") -> list[int]:
     """The jobs that were told something else, those that stand in no queue first."""
-    told = {job.id: job.told for job in plan.basis.jobs}
+    told = {job.id: job.told for job in plan.basis.jobs if job.told != _TOLD_NOTHING}
     changed: list[int] = []
-    for reasons, jobs in plan.reasons.shared():
-        known = (_TOLD_NOTHING, texts.digest(reasons))
-        changed += [job for job in jobs if told[job] not in known]
+    if not told:
+        return changed
+    for alike in plan.reasons.shared():
+        jobs = [job for job in alike if job in told]
+        if jobs:
+            digest = texts.digest(plan.reasons[jobs[0]])
+            changed += [job for job in jobs if told[job] != digest]
     place = {job: place for place, job in enumerate(plan.queue)}
     return sorted(changed, key=lambda job: (place.get(job, -1), job))
 
