@@ -10,9 +10,17 @@ from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from clusters.backends.slurm import gres
-from clusters.backends.slurm.read import JobRow, controller_job, node, others_job, usage_by_node
+from clusters.backends.slurm.read import (
+    JOB,
+    NODE,
+    JobRow,
+    controller_job,
+    node,
+    others_job,
+    usage_by_node,
+)
 from clusters.backends.slurm.topology import Topology
-from clusters.backends.slurm.values import Json, number, parsed
+from clusters.backends.slurm.values import Decoder, Json, number, parsed
 from clusters.core.backend import Connection
 from clusters.core.observation import NodeSeen
 from clusters.core.resources import NodeShape
@@ -41,8 +49,8 @@ class SeenNode:
 class Memo(Generic[T]):
     """Values made of rows, by the row's text. Rows that were not among the last are forgotten."""
 
-    def __init__(self, make: Callable[[Json], T]) -> None:
-        self._make = make
+    def __init__(self, fields: Decoder, make: Callable[[Json], T]) -> None:
+        self._fields, self._make = fields, make
         self._kept: dict[bytes, T] = {}
 
     def of(self, texts: Iterable[bytes]) -> list[T]:
@@ -52,7 +60,7 @@ class Memo(Generic[T]):
         for text in texts:
             key = blake2b(text, digest_size=16).digest()
             known = key in self._kept
-            kept[key] = self._kept[key] if known else self._make(parsed(text))
+            kept[key] = self._kept[key] if known else self._make(parsed(text, self._fields))
             values.append(kept[key])
         self._kept = kept
         return values
@@ -64,8 +72,8 @@ class Readings:
     def __init__(self, connection: Connection) -> None:
         self.options = dict(connection.options)
         self._topology = Topology(self.options)
-        self._nodes = Memo(self._node)
-        self._jobs = Memo(self._job)
+        self._nodes = Memo(NODE, self._node)
+        self._jobs = Memo(JOB, self._job)
         self._threads: dict[str, int] = {}
 
     def nodes(self, texts: Iterable[bytes]) -> list[SeenNode]:
@@ -74,7 +82,7 @@ class Readings:
         threads = {one.node.name: one.threads for one in seen}
         if threads != self._threads:
             self._threads = threads
-            self._jobs = Memo(self._job)
+            self._jobs = Memo(JOB, self._job)
         return seen
 
     def jobs(self, texts: Iterable[bytes]) -> list[SeenJob]:

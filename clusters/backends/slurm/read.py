@@ -10,7 +10,7 @@ from clusters.backends.slurm import gres
 from clusters.backends.slurm.hostlist import expand
 from clusters.backends.slurm.states import exit_code, job_reason, job_state, node_state
 from clusters.backends.slurm.topology import Topology
-from clusters.backends.slurm.values import Json, number, seconds_to_ms, words
+from clusters.backends.slurm.values import Json, number, only, seconds_to_ms, words
 from clusters.core.observation import (
     GangSeen,
     GangState,
@@ -20,6 +20,17 @@ from clusters.core.observation import (
     Run,
 )
 from clusters.core.resources import NodeShape
+
+# what `controller_job` and `usage_by_node`, and what `node` and its reader in `memo`, look at
+JOB = only(
+    "job_id name user_name comment job_state state_reason hold nodes required_nodes start_time"
+    " submit_time end_time exit_code restart_cnt tres_alloc_str tres_req_str gres_detail"
+    " job_resources"
+)
+NODE = only(
+    "name gres gres_used features active_features state state_flags effective_cpus cpus"
+    " real_memory partitions reason threads"
+)
 
 
 @dataclass(frozen=True, slots=True)

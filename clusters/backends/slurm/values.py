@@ -4,7 +4,7 @@ Up to v0.0.38 a number is a number and a state one word; from v0.0.39 on numbers
 are `{"set", "infinite", "number"}` and states are lists. Reading by shape keeps one reader for all.
 """
 
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -16,16 +16,26 @@ _UNSET = {
 }
 
 
-def parsed(text: bytes | msgspec.Raw) -> Any:
+Decoder = msgspec.json.Decoder[Any]
+_WHOLE: Decoder = msgspec.json.Decoder()
+
+
+def parsed(text: bytes | msgspec.Raw, decoder: Decoder = _WHOLE) -> Any:
     """The value of a JSON text. A site's words may hold bytes that are no UTF-8: they are replaced.
 
     Raises:
         ValueError: it is no JSON.
     """
     try:
-        return msgspec.json.decode(text)
+        return decoder.decode(text)
     except msgspec.DecodeError:
-        return msgspec.json.decode(bytes(text).decode("utf-8", "replace"))
+        return decoder.decode(bytes(text).decode("utf-8", "replace"))
+
+
+def only(names: str) -> Decoder:
+    """A decoder of objects that leaves out all but these fields, at a third of the cost."""
+    fields = dict.fromkeys(names.split(), Any)
+    return msgspec.json.Decoder(TypedDict("Fields", fields, total=False))  # type: ignore[operator]
 
 
 def number(value: object) -> int | None:

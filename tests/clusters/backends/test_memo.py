@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from clusters.backends.slurm.memo import Memo, Readings
+from clusters.backends.slurm.values import only
 from tests.clusters.backends.fake import connection
 from tests.clusters.backends.test_backend import job
 
@@ -24,7 +25,7 @@ def test_a_value_is_made_again_only_where_the_row_differs_and_goes_with_its_row(
     def of(*sizes: tuple[int, int]) -> list[int]:
         return memo.of([text({"job_id": key, "size": size}) for key, size in sizes])
 
-    memo = Memo(make)
+    memo = Memo(only("job_id size"), make)
     assert of((1, 1), (2, 2)) == [10, 20]
     assert of((1, 1), (2, 3)) == [10, 30]
     assert made == [1, 2, 2]
@@ -40,7 +41,7 @@ def test_what_is_kept_survives_a_row_that_nobody_can_read() -> None:
         made.append(row["job_id"])
         return int(row["job_id"])
 
-    memo = Memo(make)
+    memo = Memo(only("job_id size"), make)
     memo.of([text({"job_id": 1})])
     with pytest.raises(ValueError, match="x"):
         memo.of([text({"job_id": 1}), text({"job_id": "x"})])

@@ -3,16 +3,22 @@
 Replies of v0.0.40 and later are written from slurm.md §9 and slurm-newer.md; not yet run live.
 """
 
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from clusters.backends.slurm import read
 from clusters.backends.slurm.states import exit_code, job_state, node_state
 from clusters.backends.slurm.topology import Topology, parse_topology_conf
-from clusters.backends.slurm.values import Json, number, words
+from clusters.backends.slurm.values import Json, number, parsed, words
 from clusters.core.observation import GangState, NodeState
 from clusters.core.resources import NodeShape
 
 G, N = GangState, NodeState
+RECORDINGS = Path(__file__).parent / "recordings"
 
 
 @pytest.mark.parametrize(
@@ -190,6 +196,43 @@ def test_a_running_job_of_newer_versions(resources: Json) -> None:
     assert (row.submitted_ms, row.started_ms, row.ended_ms) == (100_000, 110_000, None)
     used = read.usage_by_node(raw, threads=2)
     assert used == {"n0": NodeShape(8, 4, 2000), "n1": NodeShape(8, 4, 2000)}
+
+
+class Asked(dict[str, Any]):
+    """A row that notes which of its fields are looked at."""
+
+    def __init__(self, row: Json) -> None:
+        super().__init__(row)
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+
+def recorded(kind: str) -> Iterator[Json]:
+    """Every job or node in the recorded replies."""
+    for path in sorted(RECORDINGS.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            reply = str(json.loads(line).get("reply"))  # a number: the same as in that line
+            body = json.loads(reply) if reply.startswith("{") else {}
+            rows = body.get(kind)
+            yield from rows if isinstance(rows, list) else ()
+
+
+def test_the_bulk_reading_leaves_out_no_field_that_is_looked_at() -> None:
+    jobs = [Asked(row) for row in (*recorded("jobs"), newer_job(ALLOCATION_42))]
+    nodes = [Asked(row) for row in recorded("nodes")]
+    for job in jobs:
+        read.controller_job(job)
+        read.usage_by_node(job, threads=2)
+    for node in nodes:
+        read.node(node, Topology({}))
+    for rows, decoder in ((jobs, read.JOB), (nodes, read.NODE)):
+        names = set().union(*(row.names for row in rows))
+        told = parsed(json.dumps({**dict.fromkeys(names, 1), "else": 1}).encode(), decoder)
+        assert set(told) == names
+        assert len(names) >= 10
 
 
 def test_a_held_job_of_newer_versions() -> None:
