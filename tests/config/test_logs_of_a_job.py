@@ -90,7 +90,7 @@ def whole_way(spans: Spans, job: str) -> bool:
     queries = {span.service for span in spans.all if span.attributes.get("db.system")}
     return (
         asked is not None
-        and any(span.trace == asked.trace for span in spans.of("muster.jobs", job))
+        and any(span.trace == asked.trace for span in own)
         and {span.name.split()[0] for span in own}
         >= {"job.dispatching", "job.pending", "job.succeeded"}
         and any(span.service == "muster-arbiter" for span in spans.of("muster.fence", "mst-"))
