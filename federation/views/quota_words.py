@@ -1,6 +1,6 @@
 """What a change of quotas does, and what was changed, in words for the page."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -8,8 +8,6 @@ from uuid import UUID
 from federation.selectors.whatif import Effect
 from federation.views.limit_form import LABELS
 from kit.display import duration, number
-from quotas.core.limits import BOUNDS
-from quotas.core.table import NUMBERS
 from quotas.selectors import Act, mirrored_clusters
 from quotas.services.limit_edits import LimitPlan
 from quotas.services.tables import TablePlan
@@ -70,7 +68,7 @@ def plan_words(
     changes = tuple(
         (
             _where(change.row.tenant, change.row.flavor, change.row.cluster),
-            _differences(change.before, change.after),
+            _differences(change.before, change.after, NAMES, _value),
         )
         for change in plan.changes
     )
@@ -82,7 +80,7 @@ def limit_plan_words(user: User, plan: LimitPlan, effect: Effect) -> Plan:
     changes = tuple(
         (
             f"{change.edit.tenant.path}, {change.edit.whose}",
-            _bound_differences(change.before, change.after),
+            _differences(change.before, change.after, LABELS, _bound),
         )
         for change in plan.changes
     )
@@ -92,7 +90,10 @@ def limit_plan_words(user: User, plan: LimitPlan, effect: Effect) -> Plan:
 def limit_act_words(act: Act) -> ActWords:
     """An act of the history of limits in words."""
     changes = (
-        (", ".join(entry.object_id.split(" ", 1)), _bound_differences(entry.before, entry.after))
+        (
+            ", ".join(entry.object_id.split(" ", 1)),
+            _differences(entry.before, entry.after, LABELS, _bound),
+        )
         for entry in reversed(act.entries)
     )
     return ActWords(act, tuple(changes), can_undo=False)
@@ -146,53 +147,38 @@ def _entries(act: Act) -> Iterator[tuple[str, str]]:
     for entry in reversed(act.entries):
         path, flavor = entry.object_id.rsplit(" ", 1)
         cluster = (entry.after or entry.before or {}).get("cluster")
-        yield _where(path, flavor, cluster), _differences(entry.before, entry.after)
+        yield _where(path, flavor, cluster), _differences(entry.before, entry.after, NAMES, _value)
 
 
 def _where(tenant: str, flavor: str, cluster: str | None) -> str:
     return f"{tenant}, {flavor}" + (f" on {cluster}" if cluster else "")
 
 
-def _differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> str:
-    """Such as `guaranteed 64 → 32, weight 1 → 2`."""
-    if after is None:
-        return "taken away (" + _values(before or {}) + ")"
-    if before is None:
-        return "new: " + _values(after)
-    return ", ".join(
-        f"{NAMES[name]} {_value(before.get(name))} → {_value(after.get(name))}"
-        for name in NUMBERS
-        if before.get(name) != after.get(name)
-    )
-
-
-def _values(values: Mapping[str, Any]) -> str:
-    given = [name for name in NUMBERS if values.get(name) is not None]
-    return ", ".join(f"{NAMES[name]} {values[name]}" for name in given)
-
-
-def _value(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
-def _bound_differences(
-    before: Mapping[str, int | None] | None, after: Mapping[str, int | None] | None
+def _differences(
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+    names: Mapping[str, str],
+    told: Callable[[str, Any], str],
 ) -> str:
-    """Such as `GPUs running 16 → 32, Longest time limit any → 1 d`."""
+    """Such as `guaranteed 64 → 32, weight 1 → 2`; `names` are the fields, `told` writes a value."""
+
+    def all_of(values: Mapping[str, Any]) -> str:
+        given = [name for name in names if values.get(name) is not None]
+        return ", ".join(f"{names[name]} {told(name, values[name])}" for name in given)
+
     if after is None:
-        return "taken away (" + _bounds(before or {}) + ")"
+        return "taken away (" + all_of(before or {}) + ")"
     if before is None:
-        return "new: " + _bounds(after)
+        return "new: " + all_of(after)
     return ", ".join(
-        f"{LABELS[name]} {_bound(name, before.get(name))} → {_bound(name, after.get(name))}"
-        for name in BOUNDS
+        f"{names[name]} {told(name, before.get(name))} → {told(name, after.get(name))}"
+        for name in names
         if before.get(name) != after.get(name)
     )
 
 
-def _bounds(values: Mapping[str, int | None]) -> str:
-    given = [name for name in BOUNDS if values.get(name) is not None]
-    return ", ".join(f"{LABELS[name]} {_bound(name, values[name])}" for name in given)
+def _value(_: str, value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _bound(name: str, value: int | None) -> str:
