@@ -1,11 +1,10 @@
 """What a node offers and what a gang asks of each node."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class NodeShape:
+class NodeShape(NamedTuple):
     """Resources of one node: GPUs, CPUs (hardware threads) and memory in MiB."""
 
     gpus: int
@@ -16,8 +15,7 @@ class NodeShape:
 NOTHING_TAKEN = NodeShape(0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class GangShape:
+class GangShape(NamedTuple):
     """What a gang asks: `nodes` nodes, and of each of them `per_node`.
 
     `exclusive` wants whole nodes: no other job on them, whatever it asks of each.

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from clusters.core.domains import CLUSTER, HOST, RANK, TIERS, NodeRoom, Tree
 from clusters.core.resources import GangShape, NodeShape
@@ -35,8 +36,7 @@ class Block:
     leftover: int
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Fit:
+class Fit(NamedTuple):
     """That a gang fits: the rank of the tier, and the GPUs left over in its block; less is better."""
 
     rank: int
@@ -48,12 +48,14 @@ class _Counts:
 
     `gpus[i]` is the free GPUs of candidate i, -1 for a node that cannot take a member; `sizes` and
     `free` are candidates and their free GPUs by rank and slot; `hosts` counts candidates by their
-    free GPUs. `seen` is how much of the room's log of changed nodes is counted; `largest` is the
-    most candidates of a domain by rank, as far as somebody asked since.
+    free GPUs. `seen` is how much of the room's log of changed nodes is counted. What was asked since
+    is kept: `largest` is the most candidates of a domain by rank, `fits` are the tightest blocks by
+    nodes and required tier, `widest` by required tier the most nodes of a domain and in all.
     """
 
     __slots__ = (
-        "excluded", "exclusive", "free", "gpus", "hosts", "largest", "need", "seen", "sizes",
+        "excluded", "exclusive", "fits", "free", "gpus", "hosts", "largest", "need", "seen", "sizes",
+        "widest",
     )  # fmt: skip
 
     def __init__(
@@ -67,7 +69,15 @@ class _Counts:
         self.free: list[list[int]] = []
         self.hosts: Counter[int] = Counter()
         self.largest: dict[int, int] = {}
+        self.fits: dict[tuple[int, str], Fit | None] = {}
+        self.widest: dict[str, tuple[int, int]] = {}
         self.seen = 0
+
+    def forget(self) -> None:
+        """Forget what was asked, as the counts change."""
+        self.largest.clear()
+        self.fits.clear()
+        self.widest.clear()
 
     def most(self, rank: int) -> int:
         """The most candidates that one domain of the rank holds."""
@@ -127,7 +137,7 @@ class Room:
 
     def _set(self, number: int, left: NodeShape) -> None:
         """Give a usable node that nobody has counted yet other room."""
-        for axis, value in enumerate(_axes(left)):
+        for axis, value in enumerate(left):
             self._free[axis][number] = value
             self._add_step(axis, value)
         self._mark(number, whole=left == self._tree.order[number].total)
@@ -141,15 +151,21 @@ class Room:
         self, shape: GangShape, required: str = "", excluded: frozenset[str] = NOTHING
     ) -> Fit | None:
         """The lowest tier that holds the gang, and how tight its tightest block there is."""
-        counts = self._counted(shape, excluded)
-        for rank in self._ranks(shape, required):
-            if rank == HOST:
-                if counts.hosts:
-                    return Fit(HOST, min(counts.hosts) - shape.gpus)
-            elif counts.most(rank) >= shape.nodes:
+        counts, asked = self._counted(shape, excluded), (shape.nodes, required)
+        if asked in counts.fits:
+            tightest = counts.fits[asked]
+        else:
+            tightest = counts.fits[asked] = self._tightest(counts, *asked)
+        return Fit(tightest.rank, tightest.leftover - shape.gpus) if tightest else None
+
+    def _tightest(self, counts: _Counts, nodes: int, required: str) -> Fit | None:
+        """How so many candidates would fit, if they took nothing of their block."""
+        if nodes == 1:  # one node is its own host
+            return Fit(HOST, min(counts.hosts)) if counts.hosts else None
+        for rank in self._ranks(required):
+            if counts.most(rank) >= nodes:
                 sizes = zip(counts.sizes[rank], counts.free[rank], strict=True)
-                tightest = min([free for size, free in sizes if size >= shape.nodes])
-                return Fit(rank, tightest - shape.gpus)
+                return Fit(rank, min([free for size, free in sizes if size >= nodes]))
         return None
 
     def best_block(
@@ -188,11 +204,12 @@ class Room:
     ) -> tuple[int, int]:
         """The most members of the gang that one allowed domain could hold now, and the cluster."""
         counts = self._counted(shape, excluded)
-        anywhere = counts.sizes[CLUSTER][0]
-        widest = RANK[required] if required else CLUSTER
-        ranks = [rank for rank in range(1, widest + 1) if self._tree.by_rank[rank]]
-        together = [counts.most(rank) for rank in ranks]
-        return max(together, default=min(1, anywhere)), anywhere
+        found = counts.widest.get(required)
+        if found is None:
+            anywhere = counts.sizes[CLUSTER][0]
+            together = map(counts.most, self._ranks(required))
+            found = counts.widest[required] = max(together, default=min(1, anywhere)), anywhere
+        return found
 
     def take(self, nodes: Collection[str], shape: GangShape) -> None:
         """Give a member to each of the nodes."""
@@ -208,7 +225,7 @@ class Room:
 
     def holds(self, nodes: Iterable[str], shape: GangShape) -> bool:
         """Whether each of the nodes has room for a member of the gang now."""
-        asked = _axes(shape.per_node)
+        asked = shape.per_node
         return all(
             all(values[number] >= need for values, need in zip(self._free, asked, strict=True))
             and (self._whole[number] or not shape.exclusive)
@@ -224,7 +241,7 @@ class Room:
         for name in nodes:
             number = self._tree.numbers[name]
             gpus += self._free[0][number]
-            for axis, need in enumerate(_axes(shape.per_node)):
+            for axis, need in enumerate(shape.per_node):
                 values = self._free[axis]
                 values[number] = 0 if shape.exclusive else max(0, values[number] - need)
                 self._add_step(axis, values[number])
@@ -276,13 +293,10 @@ class Room:
             growth.append((growth[parent] if parent >= 0 else 0) + (broken == 0))
         return growth
 
-    def _ranks(self, shape: GangShape, required: str) -> Iterator[int]:
-        """The ranks that may hold the gang, lowest first; one node is its own host."""
-        if shape.nodes == 1:
-            yield HOST
-            return
+    def _ranks(self, required: str) -> Iterator[int]:
+        """The ranks above the host that may hold a gang, lowest first."""
         widest = RANK[required] if required else CLUSTER
-        yield from (rank for rank in range(1, widest + 1) if self._tree.by_rank[rank])
+        return (rank for rank in range(1, widest + 1) if self._tree.by_rank[rank])
 
     def _counted(self, shape: GangShape, excluded: frozenset[str]) -> _Counts:
         """The counts for a kind of ask, up to date."""
@@ -304,7 +318,7 @@ class Room:
     def _rounded(self, need: NodeShape) -> NodeShape:
         """The need raised to the next values that tell nodes apart: the same nodes satisfy both."""
         values = []
-        for steps, value in zip(self._steps, _axes(need), strict=True):
+        for steps, value in zip(self._steps, need, strict=True):
             place = bisect_left(steps, value)
             values.append(steps[place] if place < len(steps) else value)
         return NodeShape(*values)
@@ -312,7 +326,7 @@ class Room:
     def _count(self, counts: _Counts) -> None:
         """Count all nodes: first where they are at home, then upwards."""
         tree, need = self._tree, counts.need
-        asked, cpus_asked, memory_asked = _axes(need)
+        asked, cpus_asked, memory_asked = need
         counts.gpus = [
             gpus if gpus >= asked and cpus >= cpus_asked and memory >= memory_asked else -1
             for gpus, cpus, memory in zip(*self._free, strict=True)
@@ -336,9 +350,9 @@ class Room:
     def _recount(self, counts: _Counts, numbers: Iterable[int]) -> None:
         """Count the nodes that were taken since: they have less, or are candidates no more."""
         tree, hosts, gpus = self._tree, counts.hosts, counts.gpus
-        asked, cpus_asked, memory_asked = _axes(counts.need)
+        asked, cpus_asked, memory_asked = counts.need
         free, free_cpus, free_memory = self._free
-        counts.largest.clear()
+        counts.forget()
         for number in numbers:
             before = gpus[number]
             stays = (
@@ -392,7 +406,3 @@ class Room:
             yield from self._inside(part, -size, counts, growth) if is_domain else (part,)
         _, _, part, is_domain = min(part[1:] for part in parts if -part[0] >= nodes)
         yield from self._inside(part, nodes, counts, growth) if is_domain else (part,)
-
-
-def _axes(shape: NodeShape) -> tuple[int, int, int]:
-    return shape.gpus, shape.cpus, shape.memory_mib

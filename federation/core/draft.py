@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 from uuid import UUID
 
 from accounting.core.rating import PriceEntry
@@ -67,7 +68,7 @@ class Draft:
     _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)
     _asks: dict[Ask, int] = field(default_factory=dict)
     _ask_numbers: dict[int, int] = field(default_factory=dict)
-    _reach: dict[UUID, int] = field(default_factory=dict)
+    _reach: dict[int, int] = field(default_factory=dict)
     _reaches: dict[frozenset[str], int] = field(default_factory=dict)
     _places: "dict[tuple[int, int], Place]" = field(default_factory=dict)
     _excluded: dict[tuple[int, str, str], frozenset[str]] = field(default_factory=dict)
@@ -126,11 +127,11 @@ class Draft:
         if number is None:  # hash an ask once, not at every look-up
             number = self._asks.setdefault(job.ask, len(self._asks))
             self._ask_numbers[id(job.ask)] = number
-        reach = self._reach.get(job.user)
+        reach = self._reach.get(id(job.user))  # a job of each stays: no other gets the identity
         if reach is None:
             names = frozenset(c.name for c in self.snapshot.clusters if job.user in c.people)
             reach = self._reaches.setdefault(names, len(self._reaches))
-            self._reach[job.user] = reach
+            self._reach[id(job.user)] = reach
         place = self._places.get((number, reach))
         if place is None:
             ask = job.ask
@@ -302,8 +303,7 @@ class Place:
         self.live = [site for site, code in found if not code]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Asker:
+class Asker(NamedTuple):
     """What a job shares with others: its sites, and the quota and prices of its tenant.
 
     `first` is the job that was first looked up; it keeps what others are known by.

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from clusters.core.capabilities import LACK_WORDS
 from clusters.core.resources import GangShape
@@ -84,8 +84,7 @@ def _kept(draft: Draft, job: WaitingJob, reasons: Sequence[Reason]) -> tuple[Rea
 _Need = tuple[int, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _View:
+class _View(NamedTuple):
     """A site of a place, and what is wrong there for anybody. `need` is None if quota is moot."""
 
     site: Site

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 from uuid import UUID
 
 from clusters.core.resources import GangShape
@@ -12,8 +13,7 @@ from kit.intervals import from_ms, iso
 from kit.lazy import LazyMapping
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a job waits, at one site (cluster and flavor) or, both None, whatever the site.
 
     `needed` and `available` are whole numbers of `unit` ("gpus", "nodes", "jobs", "seconds").

@@ -6,6 +6,7 @@ GPUs are counted in whole devices, memory in MiB, time in milliseconds since the
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from accounting.core.rating import PriceBook
@@ -59,9 +60,8 @@ class Ask:
         return bool(self.avoid_nodes) and f"{cluster}/*" in self.avoid_nodes
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingJob:
-    """A job in state `queued`. `told` is the digest of the reasons that its row holds now."""
+class WaitingJob(NamedTuple):
+    """A job in state `queued`."""
 
     id: int
     version: int
@@ -73,7 +73,6 @@ class WaitingJob:
     attempts_made: int
     ask: Ask
     not_before_ms: int | None = None
-    told: str = ""
 
 
 class ClusterState(StrEnum):

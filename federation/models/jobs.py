@@ -1,6 +1,6 @@
 """Jobs and their attempts."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -34,8 +34,8 @@ class Job(models.Model):
     What deciding reads lies in columns; `spec` (the whole parsed body) is read when an attempt is
     made. `options` are the acceptable flavors in order, each with the gang it would take:
     `[{"flavor", "nodes", "gpus_per_node", "cpus_per_node", "memory_mib_per_node"}]`.
-    `version` is compared when a plan commits. `reasons` is what the last cycle said. `saved_step`
-    and `saved_at` are the newest checkpoint that any of its attempts proved (null = none).
+    `version` is compared when a plan commits. `saved_step` and `saved_at` are the newest checkpoint
+    that any of its attempts proved (null = none).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -64,7 +64,6 @@ class Job(models.Model):
     not_before = models.DateTimeField(null=True)
     labels = models.JSONField(default=dict)
     spec = models.JSONField()
-    reasons = models.JSONField(default=list)
     submitted_at = models.DateTimeField()
     queued_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True)
@@ -97,6 +96,32 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.uuid} {self.state}"
+
+    @property
+    def reasons(self) -> list[dict[str, Any]]:
+        """Why it waits, as the last cycle said; [] when none has looked at it as it is now."""
+        telling: Telling | None = getattr(self, "telling", None)
+        if telling is None or telling.version != self.version:
+            return []
+        reasons: list[dict[str, Any]] = telling.reasons
+        return reasons
+
+
+class Telling(models.Model):
+    """Why a job waits, as the last cycle told it: true of the `version` of the job that it names.
+
+    Rewritten about once a second, so it lies beside the job and names it by value: a row is small,
+    and telling neither locks nor rewrites the job.
+    """
+
+    job = models.OneToOneField(
+        Job, models.DO_NOTHING, primary_key=True, db_constraint=False, related_name="telling"
+    )
+    version = models.PositiveIntegerField()
+    reasons = models.JSONField()
+
+    def __str__(self) -> str:
+        return f"job {self.job_id} version {self.version}"
 
 
 class Attempt(models.Model):

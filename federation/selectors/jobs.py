@@ -33,8 +33,8 @@ class JobFilter:
 
 
 def visible_jobs(user: User) -> QuerySet[Job]:
-    """The jobs of every tenant that the user may see, with tenant and user at hand."""
-    jobs = Job.objects.select_related("tenant", "user")
+    """The jobs of every tenant that the user may see, with tenant, user and what it was told at hand."""
+    jobs = Job.objects.select_related("tenant", "user", "telling")
     return jobs if user.is_superuser else jobs.filter(tenant__in=visible_tenants(user))
 
 
@@ -69,7 +69,7 @@ def job_page(
 
 def jobs_by_id(ids: Collection[int]) -> dict[int, Job]:
     """Jobs by row id, with `outline` instead of `spec` (see `job_page`)."""
-    rows = Job.objects.filter(id__in=ids).select_related("tenant", "user").defer("spec")
+    rows = Job.objects.filter(id__in=ids).select_related("tenant", "user", "telling").defer("spec")
     return {job.id: job for job in rows.annotate(outline=_without(*BULKY))}
 
 

@@ -199,7 +199,7 @@ def cluster_load(name: str, now: datetime) -> ClusterLoad:
 def jobs_on(user: User, nodes: Iterable[NodeLoad]) -> dict[int, Job]:
     """Those of the jobs on the nodes that the user may see, by row id. One query."""
     keys = {job for node in nodes for job in node.jobs}
-    return {job.pk: job for job in visible_jobs(user).filter(pk__in=keys).defer("spec", "reasons")}
+    return {job.pk: job for job in visible_jobs(user).filter(pk__in=keys).defer("spec")}
 
 
 def _loads(rows: Any, now: datetime) -> list[ClusterLoad]:

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Case, QuerySet, TextField, Value, When
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import MD5, Cast, JSONArray
+from django.db.models.functions import Cast, JSONArray
 
 from accounting.selectors.prices import price_book
 from accounting.selectors.spot_use import decayed_spot_use
@@ -87,7 +87,6 @@ _JOB = (
     "attempts_made",
     "not_before_ms",
     "ask",
-    "told",
 )
 
 
@@ -198,10 +197,9 @@ class Waiting:
             user_text=Cast("user_id", TextField()),
             queued_ms=milliseconds("queued_at"),
             not_before_ms=milliseconds("not_before"),
-            told=MD5(Cast("reasons", TextField())),
         ).values_list(*_JOB)
         asks, known = self._asks, self._known
-        for key, version, tenant, user, wanted, priority, queued, made, start, text, told in values:
+        for key, version, tenant, user, wanted, priority, queued, made, start, text in values:
             ask = asks.get(text)
             if ask is None:
                 ask = asks[text] = read_ask(*json.loads(text))
@@ -216,7 +214,6 @@ class Waiting:
                 attempts_made=made,
                 ask=ask,
                 not_before_ms=start,
-                told=told,
             )
 
 

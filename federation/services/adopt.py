@@ -336,7 +336,7 @@ def _take_back(job: Job, attempt: Attempt, state: GangState, now: datetime) -> N
     job.class_now = attempt.service_class
     job.held_by = ""
     job.hold_asked_by = "owner" if state is GangState.CANCELLED else ""
-    job.ended_at, job.outcome, job.reasons = None, "", []
+    job.ended_at, job.outcome = None, ""
     job.version += 1
     job.save()
     data = {"attempt": attempt.number, "cluster": attempt.cluster.name, "fence": attempt.fence}

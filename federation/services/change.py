@@ -182,9 +182,8 @@ def change_job(
         refuse(fleet_problems(standing_fleet(job.user_id), [("", changed, job)]))
     if "time_limit" in names or "labels" in names:
         refuse(time_problems([Newcomer("", changed, job.tenant, job.user_id)]))
-    job.reasons = []
     job.version += 1
-    job.save(update_fields=[*columns(changed), "reasons", "version"])
+    job.save(update_fields=[*columns(changed), "version"])
     kept = [{name: side[name] for name in names} for side in (before, after)]
     _tell(job, "job.changed", "changed", {"fields": names, "user": user.username}, now)
     _audit(job, user, "change", kept[0], kept[1], now)
@@ -196,7 +195,7 @@ def _locked(user: User, job_id: UUID) -> Job:
     job = visible_job(user, job_id)
     if not may_change(user, job):
         raise PermissionDeniedError("Only the job's user, an owner of its tenant or an admin may.")
-    locked = Job.objects.select_for_update(of=("self",)).select_related("tenant", "user")
+    locked = Job.objects.select_for_update(of=("self",)).select_related("tenant", "user", "telling")
     return locked.get(pk=job.pk)
 
 

@@ -20,11 +20,11 @@ from federation.core.lifecycle import JobState
 from federation.core.plan import Binding, Claim, Plan
 from federation.core.proof import resume_environment
 from federation.core.spec import JobSpec
-from federation.models import ArbiterTerm, Attempt, Decision, Job
+from federation.models import ArbiterTerm, Attempt, Decision, Job, Telling
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.evict import claim, release
 from federation.services.promote import promote
-from federation.services.reasons import tell
+from federation.services.reasons import Memory, Said, tell
 from federation.services.revisions import Revisions, lock_quotas, quotas_as_seen
 from kit.bulk import among, insert_rows
 from kit.ids import attempt_id, fence
@@ -81,11 +81,13 @@ def begin_term(*, now: datetime) -> int:
     return ArbiterTerm.objects.get(id=1).epoch
 
 
-def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> Committed:
+def commit_plan(
+    *, plan: Plan, epoch: int, now: datetime, took_ms: int = 0, memory: Memory | None = None
+) -> Committed:
     """Writes a plan, in four transactions: what it binds, promotes, claims, and tells.
 
     The number of statements does not depend on the number of jobs. `took_ms` is how long deciding
-    took, for the record.
+    took, for the record. `memory` is what one who commits plans over and over told in this term.
 
     Raises:
         TermLostError: the epoch is no longer the current one; nothing more was written.
@@ -96,10 +98,12 @@ def commit_plan(*, plan: Plan, epoch: int, now: datetime, took_ms: int = 0) -> C
         orders, stale = _bind(plan, epoch=epoch, now=now, took_ms=took_ms)
     promoted = _promote(plan, epoch=epoch, now=now) if plan.promotions else 0
     claims = _claim(plan, epoch=epoch, now=now) if plan.claims or plan.released else ()
-    told = _tell(plan, epoch=epoch, now=now)
+    memory = memory or Memory()
+    told = _tell(plan, memory, epoch=epoch, now=now)
+    memory.keep(told)
     ordered = {order.binding.cluster for order in orders} | {c.binding.cluster for c in claims}
     clusters = tuple(sorted(ordered))
-    return Committed(len(orders), len(stale), told, clusters, promoted, len(claims))
+    return Committed(len(orders), len(stale), len(told), clusters, promoted, len(claims))
 
 
 @transaction.atomic
@@ -132,9 +136,9 @@ def _claim(plan: Plan, *, epoch: int, now: datetime) -> tuple[Claim, ...]:
 
 
 @transaction.atomic
-def _tell(plan: Plan, *, epoch: int, now: datetime) -> int:
-    """Writes the reasons that changed and the order of the queue; how many jobs were told."""
-    return tell(plan=plan, last=_require_epoch(epoch), now=now)
+def _tell(plan: Plan, memory: Memory, *, epoch: int, now: datetime) -> Mapping[int, Said]:
+    """Writes the reasons that changed and the order of the queue; who was told what."""
+    return tell(plan=plan, memory=memory, last=_require_epoch(epoch), now=now)
 
 
 def _require_epoch(epoch: int) -> datetime | None:
@@ -295,16 +299,18 @@ def _write_orders(orders: Sequence[_Order], now: datetime) -> None:
         return
     insert_rows(Attempt, [_attempt_row(order, now) for order in orders])
     insert_rows(Command, [_command_row(order, now) for order in orders])
-    release(jobs=[order.binding.job for order in orders], now=now)
+    bound = [order.binding.job for order in orders]
+    release(jobs=bound, now=now)
+    Telling.objects.filter(job__in=among(bound, "bigint")).delete()
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE federation_job SET state = %s, class_now = bound.class, version = version + 1,"
-            " attempts_made = bound.number, reasons = '[]'"
+            " attempts_made = bound.number"
             " FROM unnest(%s::bigint[], %s::text[], %s::int[]) AS bound(id, class, number)"
             " WHERE federation_job.id = bound.id",
             [
                 JobState.DISPATCHING.value,
-                [order.binding.job for order in orders],
+                bound,
                 [order.binding.service_class for order in orders],
                 [order.binding.number for order in orders],
             ],

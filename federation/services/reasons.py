@@ -1,26 +1,57 @@
 """Tells waiting jobs why they wait and where they stand: only what changed is written."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import md5
 from itertools import islice
+from typing import NamedTuple
 
 from django.db import connection
+from django.db.models import TextField
+from django.db.models.functions import MD5, Cast
 
 from federation.core.lifecycle import JobState
 from federation.core.plan import Plan, Reason
-from federation.models import ArbiterTerm
+from federation.core.snapshot import WaitingJob
+from federation.models import ArbiterTerm, Telling
 
 MOST_TOLD = 10_000
 MOST_REFRESHED = 2_000
 REFRESHED_EVERY = timedelta(milliseconds=900)  # so that no cycle of one a second is left out
 DEEP = 4_000  # that many jobs more, and all of it is looked at a second later
-_TOLD_NOTHING = md5(b"[]", usedforsecurity=False).hexdigest()
 
 
-def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
-    """Writes why jobs wait and the order of the queue; to how many a reason was told.
+class Said(NamedTuple):
+    """What a job was told: in which of its versions, and the digest of the reasons."""
+
+    version: int
+    digest: str
+
+
+class Memory:
+    """What this leader told the jobs that wait; what another one told before is read once."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, Said] | None = None
+
+    def of(self, jobs: Sequence[WaitingJob]) -> Mapping[int, Said]:
+        """What each of the jobs was told, of those that were told anything as they are now.
+
+        Others are forgotten: jobs that leave the queue come back as another version or are told anew.
+        """
+        said = _read() if self._said is None else self._said
+        known = ((job, said.get(job.id)) for job in jobs)
+        self._said = {job.id: it for job, it in known if it and it.version == job.version}
+        return self._said
+
+    def keep(self, told: Mapping[int, Said]) -> None:
+        """Know what was told since; to be called when it is committed."""
+        self._said = {**(self._said or {}), **told}
+
+
+def tell(*, plan: Plan, memory: Memory, last: datetime | None, now: datetime) -> Mapping[int, Said]:
+    """Writes why jobs wait and the order of the queue; who was told what.
 
     Jobs that were told nothing yet are told in every cycle, the oldest first. What may change every
     second is looked at about once a second, more seldom in a deep queue (`last` is when it was): the
@@ -28,37 +59,39 @@ def tell(*, plan: Plan, last: datetime | None, now: datetime) -> int:
     more than a cycle can bear: the rest in later cycles.
     """
     texts = _Texts()
-    chosen = list(islice(_new(plan), MOST_TOLD))
+    known = memory.of(plan.basis.jobs)
+    chosen = list(islice(_new(plan, known), MOST_TOLD))
     seldom = REFRESHED_EVERY * (1 + len(plan.basis.jobs) // DEEP)
     is_due = last is None or not timedelta(0) <= now - last < seldom
     if is_due:
-        chosen += _changed(plan, texts)[:MOST_REFRESHED]
-    if chosen:
-        _update_reasons({job: texts.of(plan.reasons[job]) for job in chosen})
+        chosen += _changed(plan, known, texts)[:MOST_REFRESHED]
+    versions = {job.id: job.version for job in plan.basis.jobs} if chosen else {}
+    told = {key: Said(versions[key], texts.digest(plan.reasons[key])) for key in chosen}
+    if told:
+        _write(told, texts.by_digest)
     if is_due:
         _write_queue(plan.queue, now)
     else:
         ArbiterTerm.objects.filter(id=1).update(cycled_at=now)
-    return len(chosen)
+    return told
 
 
-def _new(plan: Plan) -> Iterator[int]:
+def _new(plan: Plan, known: Mapping[int, Said]) -> Iterator[int]:
     """The jobs that were told nothing yet, the oldest first."""
-    new = sorted([job.id for job in plan.basis.jobs if job.told == _TOLD_NOTHING])
+    new = sorted([job.id for job in plan.basis.jobs if job.id not in known])
     return (job for job in new if job in plan.reasons)
 
 
-def _changed(plan: Plan, texts: "_Texts") -> list[int]:
+def _changed(plan: Plan, known: Mapping[int, Said], texts: "_Texts") -> list[int]:
     """The jobs that were told something else, those that stand in no queue first."""
-    told = {job.id: job.told for job in plan.basis.jobs if job.told != _TOLD_NOTHING}
     changed: list[int] = []
-    if not told:
+    if not known:
         return changed
     for alike in plan.reasons.shared():
-        jobs = [job for job in alike if job in told]
+        jobs = [job for job in alike if job in known]
         if jobs:
             digest = texts.digest(plan.reasons[jobs[0]])
-            changed += [job for job in jobs if told[job] != digest]
+            changed += [job for job in jobs if known[job].digest != digest]
     place = {job: place for place, job in enumerate(plan.queue)}
     return sorted(changed, key=lambda job: (place.get(job, -1), job))
 
@@ -70,19 +103,19 @@ class _Texts:
     """
 
     def __init__(self) -> None:
-        self._lists: dict[int, str] = {}
+        self.by_digest: dict[str, str] = {}
+        self._digests: dict[int, str] = {}
         self._items: dict[int, str] = {}
 
-    def of(self, told: tuple[Reason, ...]) -> str:
-        """What a job is told."""
-        text = self._lists.get(id(told))
-        if text is None:
-            text = self._lists[id(told)] = f"[{', '.join(map(self._item, told))}]"
-        return text
-
     def digest(self, told: tuple[Reason, ...]) -> str:
-        """What the snapshot gives as the digest of the same text."""
-        return md5(self.of(told).encode(), usedforsecurity=False).hexdigest()
+        """The digest of what a job is told, as `_read` has it; its text is kept."""
+        digest = self._digests.get(id(told))
+        if digest is None:
+            text = f"[{', '.join(map(self._item, told))}]"
+            digest = md5(text.encode(), usedforsecurity=False).hexdigest()
+            self._digests[id(told)] = digest
+            self.by_digest[digest] = text
+        return digest
 
     def _item(self, reason: Reason) -> str:
         text = self._items.get(id(reason))
@@ -92,22 +125,33 @@ class _Texts:
         return text
 
 
-def _update_reasons(texts: Mapping[int, str]) -> None:
+def _read() -> dict[int, Said]:
+    rows = Telling.objects.filter(job__state=JobState.QUEUED).order_by()
+    digests = rows.annotate(digest=MD5(Cast("reasons", TextField())))
+    return {
+        job: Said(version, digest)
+        for job, version, digest in digests.values_list("job_id", "version", "digest")
+    }
+
+
+def _write(told: Mapping[int, Said], texts: Mapping[str, str]) -> None:
     """Sends each text once, whatever the number of jobs it is for."""
-    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts.values()), start=1)}
+    digests = dict.fromkeys(said.digest for said in told.values())
+    numbers = {digest: number for number, digest in enumerate(digests, start=1)}
     with connection.cursor() as cursor:
         cursor.execute(
             "WITH words AS MATERIALIZED (SELECT number, body"
-            " FROM jsonb_array_elements(%s::jsonb) WITH ORDINALITY AS given(body, number)),"
-            " told AS (SELECT id, body FROM unnest(%s::bigint[], %s::int[]) AS told(id, number)"
-            " JOIN words USING (number))"
-            " UPDATE federation_job SET reasons = told.body FROM told"
-            " WHERE federation_job.id = told.id AND state = %s",
+            " FROM jsonb_array_elements(%s::jsonb) WITH ORDINALITY AS given(body, number))"
+            " INSERT INTO federation_telling (job_id, version, reasons)"
+            " SELECT job, version, body"
+            " FROM unnest(%s::bigint[], %s::int[], %s::int[]) AS told(job, version, number)"
+            " JOIN words USING (number) ON CONFLICT (job_id)"
+            " DO UPDATE SET version = excluded.version, reasons = excluded.reasons",
             [
-                f"[{','.join(numbers)}]",
-                _array_of(texts),
-                _array_of(numbers[text] for text in texts.values()),
-                JobState.QUEUED.value,
+                f"[{','.join(map(texts.__getitem__, digests))}]",
+                _array_of(told),
+                _array_of(said.version for said in told.values()),
+                _array_of(numbers[said.digest] for said in told.values()),
             ],
         )
 

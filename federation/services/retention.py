@@ -17,7 +17,7 @@ from accounting.selectors.ledger import unsettled_jobs
 from clusters.models import Command
 from clusters.selectors.traffic import OPEN
 from federation.core.lifecycle import FINAL
-from federation.models import Attempt, Job, Simulation
+from federation.models import Attempt, Job, Simulation, Telling
 from kit.intervals import DAY_MS
 
 logger = logging.getLogger(__name__)
@@ -87,6 +87,7 @@ def _drop_jobs(ids: Collection[int], cutoff: datetime, shown: Collection[str]) -
     of_gone = [fence for fence, job in fences.items() if job in set(gone)]
     Command.objects.filter(fence__in=of_gone).delete()
     Attempt.objects.filter(job__in=gone).delete()
+    Telling.objects.filter(job__in=gone).delete()
     Job.objects.filter(id__in=gone).delete()
     return len(gone)
 

@@ -125,6 +125,7 @@ def _job(values: Mapping[str, Any], tenant: Tenant, user: User) -> Job:
     job = instance(Job, whole.values(), whole)
     Job.tenant.field.set_cached_value(job, tenant)
     Job.user.field.set_cached_value(job, user)
+    Job.telling.related.set_cached_value(job, None)
     return job
 
 

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from clusters.models import Cluster, Node, Observation
-from federation.models import ArbiterTerm, Job
+from federation.models import ArbiterTerm, Job, Telling
 from quotas.services.rows import set_quota
 from tenancy.models import ApiToken, AuditEntry, IdempotencyRecord
 from tests.api.world import OTHER, TEAM, World, caller, problem, spots
@@ -141,7 +141,7 @@ def test_reasons_come_with_what_would_help(world: World) -> None:
         "unit": "nodes",
         "until": None,
     }
-    Job.objects.filter(pk=job.pk).update(reasons=[reason])
+    Telling.objects.create(job=job, version=job.version, reasons=[reason])
     told = world.vera.get(f"/jobs/{job.uuid}/explanation").json()
     assert told["reasons"][0]["fix"]["change"] == {"gang": {"nodes": 2}}
     assert world.vera.get(f"/jobs/{job.uuid}").json()["reasons"] == told["reasons"]

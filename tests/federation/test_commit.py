@@ -12,7 +12,7 @@ from clusters.core.gang import Gang
 from clusters.models import Cluster, ClusterAccount, Command, Node
 from federation.core.cycle import decide
 from federation.core.plan import Plan
-from federation.models import ArbiterTerm, Attempt, Decision, Job
+from federation.models import ArbiterTerm, Attempt, Decision, Job, Telling
 from federation.selectors.snapshot import take_snapshot
 from federation.services import reasons
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
@@ -243,6 +243,43 @@ def test_what_was_told_is_looked_at_once_a_second_and_news_at_once(
     assert told_at(later) == (1, [*old, third.id], ["cluster_draining"] * 3)
     assert told_at(NOW)[0] == 0  # also when the clock is set back
     assert ArbiterTerm.objects.get().told_at == NOW
+
+
+def test_what_was_told_is_told_of_the_job_as_it_was() -> None:
+    world, memory, epoch = World(), reasons.Memory(), begin_term(now=NOW)
+    job = world.job(nodes=5)
+
+    def told_at(second: int) -> int:
+        moment = NOW + timedelta(seconds=second)
+        plan = decide(take_snapshot(moment))
+        return commit_plan(plan=plan, epoch=epoch, now=moment, memory=memory).told
+
+    assert [told_at(second) for second in (0, 1, 2)] == [1, 0, 0]
+    Job.objects.update(options=[{**job.options[0], "nodes": 6}], version=F("version") + 1)
+    assert Job.objects.get().reasons == []
+    assert told_at(2) == 1  # at once, as news
+    assert Job.objects.get().reasons[0]["needed"] == 6
+    Cluster.objects.update(state="draining")
+    assert told_at(3) == 1
+    Cluster.objects.update(state="active")
+    Job.objects.update(options=[{**job.options[0], "nodes": 2}], version=F("version") + 1)
+    assert told_at(4) == 0
+    assert (Job.objects.get().state, Telling.objects.count()) == ("dispatching", 0)
+    Attempt.objects.update(state="ended")
+    Job.objects.update(state="queued")
+    Cluster.objects.update(state="draining")
+    assert told_at(4) == 1
+    assert Job.objects.get().reasons[0]["code"] == "cluster_draining"
+
+
+def test_a_plan_that_is_not_written_is_not_remembered() -> None:
+    world, memory = World(), reasons.Memory()
+    world.job(nodes=5)
+    plan = plan_now()
+    with pytest.raises(TermLostError):
+        commit_plan(plan=plan, epoch=begin_term(now=NOW) + 1, now=NOW, memory=memory)
+    told = commit_plan(plan=plan, epoch=begin_term(now=NOW), now=NOW, memory=memory).told
+    assert told == Telling.objects.count() == 1
 
 
 def test_the_digest_of_what_was_told_is_the_databases() -> None:

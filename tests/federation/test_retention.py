@@ -12,7 +12,7 @@ from accounting.services.posting import meter_and_post
 from accounting.services.usage import RunFact, record_run
 from clusters.models import Command, Observation
 from clusters.services.recall import free_traffic, hold_traffic
-from federation.models import Attempt, Job
+from federation.models import Attempt, Job, Telling
 from federation.services import retention
 from federation.services.retention import prune_jobs, prune_orders
 from federation.tasks import prune
@@ -109,6 +109,8 @@ def test_jobs_that_ended_long_ago_go_and_the_books_stay_equal() -> None:
     for _ in range(3):
         ran(world)
     young = ran(world, ended=NOW + 48 * HOUR)
+    for job in Job.objects.all():
+        Telling.objects.create(job=job, version=1, reasons=[])
     meter_and_post(now=NOW + 49 * HOUR)
     before = posted()
     assert before > 0
@@ -117,6 +119,7 @@ def test_jobs_that_ended_long_ago_go_and_the_books_stay_equal() -> None:
     assert prune_jobs(keep_days=DAYS, now=LATER) == 0
     assert left() == {young.id}
     assert set(Attempt.objects.values_list("job", flat=True)) == {young.id}
+    assert set(Telling.objects.values_list("job", flat=True)) == {young.id}
     assert set(Command.objects.values_list("fence", flat=True)) == {fence(young.uuid, 1)}
     assert (posted(), UsageInterval.objects.count(), verify_ledger()) == (before, 4, None)
 
@@ -218,5 +221,5 @@ def test_the_number_of_statements_does_not_grow_with_the_jobs(
     for _ in range(12):
         ran(world)
     meter_and_post(now=NOW + HOUR)
-    with django_assert_max_num_queries(16):  # type: ignore[operator]
+    with django_assert_max_num_queries(17):  # type: ignore[operator]
         assert prune_jobs(keep_days=DAYS, now=LATER) == 12

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from accounting.models import Price, UsageInterval
 from clusters.models import Cluster, ClusterFlavor, Flavor, Node, Observation
-from federation.models import ArbiterTerm, Attempt, Job
+from federation.models import ArbiterTerm, Attempt, Job, Telling
 from kit.ids import fence, new_id
 from kit.intervals import to_ms
 from tenancy.models import Tenant, User
@@ -187,8 +187,10 @@ def _waiting(
         exclusive=True, required_tier="spine" if nodes > 8 else "", time_limit_ms=72 * 3_600_000,
         start_timeout_ms=300_000, max_restarts=3, labels={"experiment": "a17"},
         spec={"v": 1, "name": name, "tenant": tenant.path, "run": {"script": "#!/bin/bash\nsrun x"}},
-        reasons=list(reasons), submitted_at=at, queued_at=at,
+        submitted_at=at, queued_at=at,
     )  # fmt: skip
+    if reasons:
+        Telling.objects.create(job=job, version=job.version, reasons=list(reasons))
     scene.jobs[name] = job
     tell(job, "job.queued", "submitted", at, user=user.username)
     return job

@@ -12,7 +12,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from clusters.models import Cluster
-from federation.models import Job
+from federation.models import Job, Telling
 from federation.selectors.cases import find_cases
 from tenancy.models import AuditEntry, User
 from tenancy.services.records import ring
@@ -144,7 +144,7 @@ def test_a_job_page_moves_with_its_job_and_its_buttons_work(
     it = visit(browser, front)
     job = scene.jobs["just-in"]
     it.go(f"/jobs/{job.uuid}")
-    Job.objects.filter(pk=job.pk).update(reasons=[
+    Telling.objects.create(job=job, version=job.version, reasons=[
         {"cluster": "alpine", "flavor": "h100-sxm-80", "code": "no_capacity", "message": "It is full."}
     ])  # fmt: skip
     tell(scene.jobs["moe-1t"], "job.changed", "", timezone.now())  # another job's: no refresh

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, reverse
 
 from clusters.models import Cluster, ClusterAccount
-from federation.models import Job
+from federation.models import Job, Telling
 from federation.urls import page_urls
 from tenancy.models import AuditEntry, User
 from tenancy.views import PUBLIC, SIGNED_IN
@@ -101,9 +101,10 @@ def test_what_people_wrote_is_text(mia: Client, scene: Scene) -> None:
     Job.objects.filter(pk=odd.pk).update(
         name='<script>alert("x")</script>',
         labels={"<i>": "<u>label</u>"},
-        reasons=[{**odd.reasons[0], "message": "<b>bold</b> & reason"}],
         outcome="<b>bold</b>",
     )
+    message = {**odd.reasons[0], "message": "<b>bold</b> & reason"}
+    Telling.objects.filter(job=odd).update(reasons=[message])
     Cluster.objects.filter(pk=scene.cedar.pk).update(failure="refused <by its gateway>")
     pages = [text(mia, path) for path in ("/", "/queue", "/jobs", f"/jobs/{odd.uuid}", "/clusters")]
     for page in pages:

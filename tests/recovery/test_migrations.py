@@ -29,6 +29,7 @@ LISTED = {
     ("tenancy", "0004_event_by_month"): "the table keeps its name, columns and rights",
     ("federation", "0004_decision_by_month"): "the table keeps its name, columns and rights",
     ("federation", "0009_large_columns"): "how a column is stored and analyzed is unseen",
+    ("federation", "0010_telling"): "the column stays; what is copied and its default are unseen",
     ("clusters", "0007_command_statistics"): "how a column is analyzed is unseen",
     ("accounting", "0003_adjustments"): "a trigger on a table of its own, unknown to the old code",
 }

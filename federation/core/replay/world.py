@@ -233,8 +233,8 @@ class World:
         career.saved_ms += saved_ms - held.since_ms
         career.evicted_ms = (*career.evicted_ms, at_ms)
         before = career.waiting
-        career.waiting = replace(
-            before, version=before.version + 1, attempts_made=before.attempts_made + 1
+        career.waiting = before._replace(
+            version=before.version + 1, attempts_made=before.attempts_made + 1
         )
         self._waiting[held.job] = career
 

@@ -25,6 +25,7 @@ from federation.selectors.snapshot import Waiting, take_snapshot
 from federation.services.commit import Committed, TermLostError, begin_term, commit_plan
 from federation.services.evict import tend_evictions
 from federation.services.life import tend_clusters
+from federation.services.reasons import Memory
 from kit import collector, spans
 from tenancy.services.records import CHANNEL
 
@@ -80,10 +81,10 @@ class Command(BaseCommand):
         epoch = begin_term(now=timezone.now())
         logger.info("leading, epoch %s", epoch)
         own.execute(f"LISTEN {CHANNEL}")
-        waiting = Waiting()
+        waiting, memory = Waiting(), Memory()
         while not self._stopping:
             with spans.around("cycle"):
-                run_cycle(epoch, waiting)
+                run_cycle(epoch, waiting, memory)
             if once:
                 return
             _wait(own, interval_s)
@@ -102,7 +103,7 @@ def _wait(own: "psycopg.Connection[Any]", seconds: float) -> None:
         pass
 
 
-def run_cycle(epoch: int, waiting: Waiting) -> Committed:
+def run_cycle(epoch: int, waiting: Waiting, memory: Memory) -> Committed:
     """Tend what leaves and who is evicted; snapshot, decide, commit, nudge; one line says what was done, if anything.
 
     Raises:
@@ -114,7 +115,9 @@ def run_cycle(epoch: int, waiting: Waiting) -> Committed:
     snapshot = take_snapshot(timezone.now(), waiting)
     plan = decide(snapshot)
     took_ms = round((time.monotonic() - began_s) * 1000)
-    committed = commit_plan(plan=plan, epoch=epoch, now=timezone.now(), took_ms=took_ms)
+    committed = commit_plan(
+        plan=plan, epoch=epoch, now=timezone.now(), took_ms=took_ms, memory=memory
+    )
     nudge(committed.clusters)
     if committed.bound or committed.stale:
         logger.info(

@@ -42,7 +42,7 @@ def _shared(jobs: Iterable[WaitingJob]) -> tuple[WaitingJob, ...]:
         return known.setdefault(value, value)  # type: ignore[return-value]
 
     return tuple(
-        replace(job, tenant=one(job.tenant), user=one(job.user), ask=one(job.ask)) for job in jobs
+        job._replace(tenant=one(job.tenant), user=one(job.user), ask=one(job.ask)) for job in jobs
     )
 
 

@@ -103,6 +103,6 @@ def test_before_it_has_saved_the_store_is_one_like_others() -> None:
     (reason,) = never_reasons(asked, fleet(THERE))
     assert reason.code == "store_unavailable"
     (reason,) = never_reasons(
-        replace(asked, ask=replace(asked.ask, saved_in="lustre-a")), fleet(THERE)
+        asked._replace(ask=replace(asked.ask, saved_in="lustre-a")), fleet(THERE)
     )
     assert reason.code == "checkpoint_unreachable"

@@ -491,7 +491,7 @@ GONE: dict[str, Snapshot] = {
     "its deadline is over": replace(KEPT, reservations=(reservation(1, "n1 n2", left=0),)),
     "its job is gone": replace(KEPT, jobs=KEPT.jobs[1:]),
     "its job may not start yet": replace(
-        KEPT, jobs=(replace(KEPT.jobs[0], not_before_ms=NOW_MS + 1), KEPT.jobs[1])
+        KEPT, jobs=(KEPT.jobs[0]._replace(not_before_ms=NOW_MS + 1), KEPT.jobs[1])
     ),
     "its job asks for something else": replace(KEPT, jobs=(job(1, "2x7"), KEPT.jobs[1])),
     "a node is down": held(

@@ -175,7 +175,7 @@ def test_owners_start_within_the_grace_and_no_two_evict_each_other_in_turn(seed:
             wanted=random.choice(CLASSES),
             priority=random.choice(PRIORITIES),
         )
-        one = replace(one, queued_ms=NOW_MS + moment * TICK_MS)
+        one = one._replace(queued_ms=NOW_MS + moment * TICK_MS)
         come.setdefault(moment, []).append(one)
     fleet = [cluster("c1", {"h100": [node(f"n{i}", f"l{i // 2}") for i in range(4)]})]
     facts = snapshot([], fleet, tenants=tenants(*PATHS), quotas=_quotas(random))

@@ -137,7 +137,7 @@ class _Stage:
             if job.id not in served and job.wanted_class in (self.service_class, "auto")
         ]
         # What is true of one is true of all that differ in nothing but their age.
-        for waiting in {replace(job, id=0, queued_ms=0, told=""): job for job in asking}.values():
+        for waiting in {job._replace(id=0, queued_ms=0): job for job in asking}.values():
             hard = [gang for gang in stay if not self.may_evict(waiting, gang)]
             helps = starts(self.facts, hard, waiting, self.service_class)
             is_spot = self.service_class == SPOT

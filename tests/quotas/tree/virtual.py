@@ -85,7 +85,7 @@ class VirtualTree:
             required_tier=tier,
         )
         self.house.runs_ms[one.id] = ticks * TICK_MS
-        self._change(jobs=(*self.facts.jobs, replace(one, queued_ms=self.facts.now_ms)))
+        self._change(jobs=(*self.facts.jobs, one._replace(queued_ms=self.facts.now_ms)))
 
     def rush(self, seed: int) -> None:
         """Several jobs come at once, unless many wait."""
