@@ -7,11 +7,16 @@ from django.db.models import QuerySet
 from kit.bulk import Row, Statement, run
 
 
-class Fixed:
-    """The rows of a query without values that change, as the driver gives them.
+def plain_rows(query: "QuerySet[Any, Any]") -> list[Row]:
+    """The rows of a query that gives values, as the driver gives them.
 
     For columns that the driver reads as they are: numbers, text, UUIDs, moments, arrays; not JSON.
     """
+    return run(Statement(*query.query.sql_with_params()))[0]
+
+
+class Fixed:
+    """The rows of a query without values that change, as `plain_rows` gives them."""
 
     def __init__(self, query: "QuerySet[Any, Any]") -> None:
         """`query` gives values, one column each."""

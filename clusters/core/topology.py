@@ -336,16 +336,17 @@ class Room:
                 if number in counts.excluded or (counts.exclusive and not whole):
                     counts.gpus[number] = -1
         sizes, free = [0] * len(tree.parents), [0] * len(tree.parents)
-        for home, gpus in zip(tree.home, counts.gpus, strict=True):
-            if gpus >= 0:
-                sizes[home] += 1
-                free[home] += gpus
+        at_home = zip(tree.home, counts.gpus, strict=True)
+        candidates = [(home, gpus) for home, gpus in at_home if gpus >= 0]
+        for home, gpus in candidates:
+            sizes[home] += 1
+            free[home] += gpus
         for domain in range(len(sizes) - 1, 0, -1):
             sizes[tree.parents[domain]] += sizes[domain]
             free[tree.parents[domain]] += free[domain]
         counts.sizes = [[sizes[domain] for domain in domains] for domains in tree.by_rank]
         counts.free = [[free[domain] for domain in domains] for domains in tree.by_rank]
-        counts.hosts = Counter(gpus for gpus in counts.gpus if gpus >= 0)
+        counts.hosts = Counter([gpus for _, gpus in candidates])
 
     def _recount(self, counts: _Counts, numbers: Iterable[int]) -> None:
         """Count the nodes that were taken since: they have less, or are candidates no more."""

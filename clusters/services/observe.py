@@ -18,6 +18,7 @@ from clusters.models import Cluster, Lease, Node, Observation
 from clusters.selectors.connection import connection_of
 from clusters.selectors.traffic import gang_to_json
 from clusters.services import lease
+from kit import collector
 from kit.bulk import insert_rows, update_rows
 from kit.crypto import UndecryptableError
 from kit.intervals import from_ms, to_ms
@@ -39,6 +40,7 @@ NODE_FACTS = (
 )
 
 
+@collector.paused()
 def observe(
     *,
     cluster_id: UUID,

@@ -48,6 +48,10 @@ class Waits:
         """The kinds for whose jobs it holds, each asked of one of them."""
         return Waits([kind for kind in self.kinds if holds(kind[0])], self.place)
 
+    def of(self, *classes: str) -> "Waits":
+        """The jobs that want one of the classes."""
+        return Waits([kind for kind in self.kinds if kind[0].wanted_class in classes], self.place)
+
     def without(self, others: Iterable[WaitingJob]) -> "Waits":
         """All but these jobs."""
         left_out = {job.id for job in others}

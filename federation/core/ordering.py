@@ -195,10 +195,8 @@ def in_turn(draft: Draft, lines: Iterable[Line], shares: Shares, clerk: Clerk) -
 
 def asking(draft: Draft, service_class: str) -> Iterator[Line]:
     """The jobs that may run in the class and were not served in an earlier pass."""
-    wanted = (service_class, "auto")
     for tenant, waits in draft.ready.items():
-        asks = waits.where(lambda job: job.wanted_class in wanted)
-        yield Line(tenant, asks, draft.is_served)
+        yield Line(tenant, waits.of(service_class, "auto"), draft.is_served)
 
 
 def owned(snapshot: Snapshot, draft: Draft) -> Shares:

@@ -29,7 +29,7 @@ from federation.selectors.holdings import holdings, reservations
 from federation.selectors.limited import limited
 from kit.bulk import among, milliseconds
 from kit.intervals import to_ms
-from kit.reads import Fixed
+from kit.reads import Fixed, plain_rows
 from quotas.core.cohort import Use
 from quotas.selectors import quota_policy, quota_rows
 from tenancy.models import Tenant
@@ -76,7 +76,7 @@ _SAVED_IN = Case(
 )
 # Read from the large `spec` only while a cluster cannot pass a signal.
 _SIGNALLED = KeyTextTransform("signal", KeyTransform("checkpoint", "spec"))
-_JOB = (
+_JOB = (  # in the order of the fields of a `WaitingJob`
     "id",
     "version",
     "tenant_text",
@@ -85,8 +85,8 @@ _JOB = (
     "priority",
     "queued_ms",
     "attempts_made",
-    "not_before_ms",
     "ask",
+    "not_before_ms",
 )
 
 
@@ -191,7 +191,7 @@ class Waiting:
     def _jobs_of(self, rows: "QuerySet[Job]") -> Iterator[WaitingJob]:
         """What many share (ask, tenant, user) is read as text, parsed once a text."""
         asked = (*ASK, _SAVED_IN, *([_SIGNALLED] if self._is_signal_read else []))
-        values = rows.annotate(
+        query = rows.annotate(
             ask=Cast(JSONArray(*asked), TextField()),
             tenant_text=Cast("tenant_id", TextField()),
             user_text=Cast("user_id", TextField()),
@@ -199,22 +199,11 @@ class Waiting:
             not_before_ms=milliseconds("not_before"),
         ).values_list(*_JOB)
         asks, known = self._asks, self._known
-        for key, version, tenant, user, wanted, priority, queued, made, start, text in values:
+        for key, version, tenant, user, *same, text, start in plain_rows(query):
             ask = asks.get(text)
             if ask is None:
                 ask = asks[text] = read_ask(*json.loads(text))
-            yield WaitingJob(
-                id=key,
-                version=version,
-                tenant=known(tenant),
-                user=known(user),
-                wanted_class=wanted,
-                priority=priority,
-                queued_ms=queued,
-                attempts_made=made,
-                ask=ask,
-                not_before_ms=start,
-            )
+            yield WaitingJob._make((key, version, known(tenant), known(user), *same, ask, start))
 
 
 def _joined(kind: list[WaitingJob], new: list[WaitingJob]) -> list[WaitingJob]:

@@ -41,6 +41,7 @@ from federation.services.billing import run_facts
 from federation.services.checkpoint import record_notes
 from federation.services.rebuilt import note_rebuilt
 from federation.services.strays import cancel_orphans, living_orphans
+from kit import collector
 from kit.bulk import among, update_rows
 from kit.intervals import from_ms, to_ms
 from quotas.core.mirror import HELD_BY_LIMIT
@@ -102,6 +103,7 @@ class Step:
         return self.attempt.job
 
 
+@collector.paused()
 def reconcile_cluster(*, cluster_id: UUID, now: datetime) -> int:
     """Judges every open attempt of a cluster and writes what changed; how many changed.
 

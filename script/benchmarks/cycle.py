@@ -87,6 +87,7 @@ def measure(size: Size) -> tuple[float, int, int]:
     pid = connection.connection.info.backend_pid
     collector.settle()
 
+    @collector.paused()  # as the arbiter's
     def one_cycle() -> Any:
         plan = decide(take_snapshot(NOW + timedelta(seconds=1)))
         return commit_plan(plan=plan, epoch=epoch, now=NOW + timedelta(seconds=1))

@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 from uuid import UUID
 
+from kit import collector
 from script.benchmarks import cpu_s, report, scratch_database
 from script.benchmarks.cycle import NOW
 
@@ -75,6 +76,7 @@ class Test:
     epoch: int
     backend: int
     waiting: Any  # what the arbiter knows of the jobs that wait
+    memory: Any  # and what it told them
     coming: list[tuple[float, Any, float]]
     clock_s: float = 0.0
     spent_s: float = 0.0
@@ -159,6 +161,7 @@ def cluster_side(test: Test) -> None:
         test.finished += len(run_sql(END, {"now": test.now, "due": due}))
 
 
+@collector.paused()
 def one_cycle(test: Test) -> Any:
     """As the arbiter's: tend, snapshot, decide, commit; Kueue spares nobody, so nobody is here."""
     from federation.core.cycle import decide
@@ -174,7 +177,7 @@ def one_cycle(test: Test) -> Any:
         snapshot.policy, min_run_ms=0, cool_down_ms=0, most_evictions=1_000_000, aging_ms=0
     )
     plan = decide(replace(snapshot, policy=policy))
-    return commit_plan(plan=plan, epoch=test.epoch, now=test.now)
+    return commit_plan(plan=plan, epoch=test.epoch, now=test.now, memory=test.memory)
 
 
 def start(test: Test) -> None:
@@ -203,7 +206,9 @@ def settle_tables(test: Test) -> None:
 
     def act() -> None:
         with connection.cursor() as cursor:
-            cursor.execute("VACUUM ANALYZE federation_job, federation_attempt, clusters_command")
+            cursor.execute(
+                "VACUUM ANALYZE federation_job, federation_telling, federation_attempt, clusters_command"
+            )
 
     test.charge("vacuum", act)
 
@@ -218,13 +223,13 @@ def main() -> None:
 
         from federation.selectors.snapshot import Waiting
         from federation.services.commit import begin_term
-        from kit import collector
+        from federation.services.reasons import Memory
 
         coming = workloads()
         total = len(coming)
         connection.ensure_connection()
         backend = connection.connection.info.backend_pid
-        test = Test(begin_term(now=NOW), backend, Waiting(), coming)
+        test = Test(begin_term(now=NOW), backend, Waiting(), Memory(), coming)
         collector.settle()
         vacuumed_s = -VACUUM_EVERY_S
         while test.finished < total:

@@ -78,6 +78,7 @@ def measure() -> Cycle:
     collector.settle()
     now = NOW + timedelta(seconds=1)
 
+    @collector.paused()  # as the arbiter's
     def one_cycle() -> Any:
         return commit_plan(plan=decide(take_snapshot(now)), epoch=epoch, now=now)
 

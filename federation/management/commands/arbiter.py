@@ -103,6 +103,7 @@ def _wait(own: "psycopg.Connection[Any]", seconds: float) -> None:
         pass
 
 
+@collector.paused()
 def run_cycle(epoch: int, waiting: Waiting, memory: Memory) -> Committed:
     """Tend what leaves and who is evicted; snapshot, decide, commit, nudge; one line says what was done, if anything.
 
