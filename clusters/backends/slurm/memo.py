@@ -5,9 +5,8 @@ one of last time's is not even parsed. Kept per process and endpoint.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from clusters.backends.slurm import gres
 from clusters.backends.slurm.read import (
@@ -29,16 +28,14 @@ from kit.ids import is_fence
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class SeenJob:
+class SeenJob(NamedTuple):
     """A job of the controller, and what it holds of each of its nodes while it holds them."""
 
     row: JobRow
     usage: Mapping[str, NodeShape]
 
 
-@dataclass(frozen=True, slots=True)
-class SeenNode:
+class SeenNode(NamedTuple):
     """A node, its GPUs in use by its own word, and its hardware threads a core."""
 
     node: NodeSeen

@@ -3,8 +3,8 @@
 One reader for every API version: what differs in shape is told apart by shape.
 """
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from clusters.backends.slurm import gres
 from clusters.backends.slurm.hostlist import expand
@@ -33,8 +33,7 @@ NODE = only(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class JobRow:
+class JobRow(NamedTuple):
     """One job as the controller or accounting tells it. Times in ms, None when not (yet) true.
 
     `comment` is None where accounting has none: not stored, or not yet. `is_end` is whether a final
@@ -77,8 +76,7 @@ def controller_job(raw: Json) -> JobRow:
     state = row.state
     started = seconds_to_ms(raw.get("start_time"))
     has_run = state.holds_nodes or (state.is_final and bool(row.nodes))
-    return replace(
-        row,
+    return row._replace(
         reason=job_reason(words(raw.get("job_state")), raw.get("state_reason")),
         submitted_ms=seconds_to_ms(raw.get("submit_time")),
         started_ms=started if has_run else None,
