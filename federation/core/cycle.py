@@ -39,9 +39,7 @@ def decide(snapshot: Snapshot) -> Plan:
     if not may_stay(draft):
         draft = preemption.extend(snapshot, draft)
     draft = promotion.extend(snapshot, draft)
-    draft = explain.extend(snapshot, draft)
-    draft = ordering.extend(draft)
-    return draft.plan()
+    return draft.plan(explain.reasons(snapshot, draft), ordering.ranking(draft))
 
 
 def _in_order(snapshot: Snapshot) -> Snapshot:

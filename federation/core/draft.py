@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from accounting.core.rating import PriceEntry
+from accounting.core.rating import PriceBook, PriceEntry
 from clusters.core.topology import NOTHING, Fit, Room
 from federation.core.lines import Waits
 from federation.core.plan import Binding, Claim, Plan, Promotion, Reason, binding_of
@@ -62,8 +62,6 @@ class Draft:
     victims: set[UUID] = field(default_factory=set)
     released: list[int] = field(default_factory=list)
     aside: dict[int, tuple[Reason, ...]] = field(default_factory=dict)
-    reasons: LazyMapping[int, tuple[Reason, ...]] = field(init=False)
-    ranked: Callable[[], tuple[int, ...]] = tuple
     borrowers: Shares = field(init=False)
     _rooms: dict[tuple[str, str], Room] = field(default_factory=dict)
     _asks: dict[Ask, int] = field(default_factory=dict)
@@ -90,13 +88,17 @@ class Draft:
         draft._leave(held for held in snapshot.holdings if held.goes)
         return draft
 
-    def plan(self) -> Plan:
-        """What was decided."""
+    def plan(
+        self,
+        reasons: LazyMapping[int, tuple[Reason, ...]],
+        ranked: Callable[[], tuple[int, ...]],
+    ) -> Plan:
+        """What was decided. The draft refers to nothing that refers to it: it goes with its plan."""
         return Plan(
             self.snapshot,
             tuple(self.bindings.values()),
-            self.reasons,
-            self.ranked,
+            reasons,
+            ranked,
             tuple(self.promotions),
             tuple(self.claims),
             tuple(self.released),
@@ -118,7 +120,9 @@ class Draft:
         """A tenant's quota and prices."""
         book = self._books.get(tenant)
         if book is None:
-            book = self._books[tenant] = Book(self, self.tenants[tenant])
+            book = self._books[tenant] = Book(
+                self.tenants[tenant], self.cohort, self.snapshot.prices, self.snapshot.now_ms
+            )
         return book
 
     def _place(self, job: WaitingJob) -> "Place":
@@ -317,11 +321,13 @@ class Asker(NamedTuple):
 class Book:
     """One tenant's quota and prices in a draft, by site and class."""
 
-    __slots__ = ("_draft", "_limits", "_prices", "_prices_at", "_tenant")
+    __slots__ = ("_cohort", "_limits", "_now_ms", "_price_book", "_prices", "_prices_at", "_tenant")
 
-    def __init__(self, draft: Draft, tenant: TenantView) -> None:
-        self._draft = draft
+    def __init__(self, tenant: TenantView, cohort: Cohort, prices: PriceBook, now_ms: int) -> None:
         self._tenant = tenant
+        self._cohort = cohort
+        self._price_book = prices
+        self._now_ms = now_ms
         self._limits: dict[tuple[str, str, str], Limits] = {}
         self._prices: dict[tuple[str, str, str], int | None] = {}
         self._prices_at: dict[tuple[str, UUID, str], int | None] = {}
@@ -334,7 +340,7 @@ class Book:
         key = (site.flavor.name, site.cluster.name, service_class)
         limits = self._limits.get(key)
         if limits is None:
-            limits = self._limits[key] = self._draft.cohort.limits(
+            limits = self._limits[key] = self._cohort.limits(
                 self._tenant.id, site.flavor.name, site.cluster.id, service_class
             )
         return limits
@@ -350,12 +356,12 @@ class Book:
         """Nano-units per GPU-hour in force now for a flavor on a cluster, or None."""
         key = (flavor, cluster, service_class)
         if key not in self._prices_at:
-            found = self._draft.snapshot.prices.lookup(
+            found = self._price_book.lookup(
                 flavor=flavor,
                 service_class=service_class,
                 cluster=cluster,
                 lineage=self._tenant.lineage,
-                at_ms=self._draft.snapshot.now_ms,
+                at_ms=self._now_ms,
             )
             nano = found.nano_per_gpu_hour if isinstance(found, PriceEntry) else None
             self._prices_at[key] = nano

@@ -25,8 +25,8 @@ from quotas.core.cohort import GUARANTEED, SPOT, Bound, Headroom
 from quotas.core.limits import Hit
 
 
-def extend(snapshot: Snapshot, draft: Draft) -> Draft:
-    """Give every ready job that was not bound a reason for each site it could have gone to.
+def reasons(snapshot: Snapshot, draft: Draft) -> LazyMapping[int, tuple[Reason, ...]]:
+    """For every job that was not bound a reason for each site it could have gone to.
 
     They are worked out when somebody asks for them, once for jobs that are alike; the draft has to
     stay as it is.
@@ -40,11 +40,10 @@ def extend(snapshot: Snapshot, draft: Draft) -> Draft:
     def told(job: WaitingJob) -> tuple[Reason, ...]:
         if job.id in draft.aside:
             return draft.aside[job.id]
-        reasons = words.reasons(job)
-        return _kept(draft, job, reasons) if job.id in draft.kept else reasons
+        found = words.reasons(job)
+        return _kept(draft, job, found) if job.id in draft.kept else found
 
-    draft.reasons = LazyMapping(sources, told)
-    return draft
+    return LazyMapping(sources, told)
 
 
 def _alike(snapshot: Snapshot, draft: Draft) -> dict[int, WaitingJob]:

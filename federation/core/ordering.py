@@ -7,7 +7,7 @@ shares: the one whose next job waits longest.
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import accumulate
 from operator import itemgetter
@@ -90,14 +90,9 @@ class Turns(Iterator[Line]):
             heappush(above.heap, (self._shares.of(what.tenant), queued_ms, first, what))
 
 
-def extend(draft: Draft) -> Draft:
-    """Let the queue be ranked when somebody asks for it; the draft has to stay as it is."""
-
-    def ranked() -> tuple[int, ...]:
-        return rank(draft.ready, draft.lineages, draft.borrowers, draft.bindings)
-
-    draft.ranked = ranked
-    return draft
+def ranking(draft: Draft) -> Callable[[], tuple[int, ...]]:
+    """Ranks the queue when somebody asks for it; the draft has to stay as it is."""
+    return lambda: rank(draft.ready, draft.lineages, draft.borrowers, draft.bindings)
 
 
 # A job in a queue to be ranked: since when it waits, its id, the flavor and GPUs that it would get.

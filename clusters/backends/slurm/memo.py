@@ -100,6 +100,11 @@ class Readings:
 _READINGS: dict[str, Readings] = {}
 
 
+def forget() -> None:
+    """Know as much as a process that has read nothing yet."""
+    _READINGS.clear()
+
+
 def readings_of(connection: Connection) -> Readings:
     """The memos of a cluster; new ones when its options changed.
 

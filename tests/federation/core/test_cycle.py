@@ -1,6 +1,8 @@
 """What a cycle decides: tables that name tenants, gangs and nodes and the node of each gang."""
 
+import gc
 from dataclasses import replace
+from weakref import ref
 
 import pytest
 
@@ -243,3 +245,17 @@ def test_the_queue_interleaves_tenants_and_leaves_out_what_may_not_start_yet() -
     waiting = [job(n, "4x8", age=100 - n) for n in (1, 2)] + [job(3, "4x8", tenant="beta")]
     early = job(4, not_before_ms=NOW_MS + 1)
     assert decide(snapshot([early, *waiting], [TWO])).queue == (1, 3, 2)
+
+
+def test_a_plan_goes_with_the_last_that_holds_it() -> None:
+    """Nobody has to look for it: a cycle over thousands of jobs leaves nothing to collect."""
+    gc.collect()
+    gc.disable()
+    try:
+        plan = decide(snapshot([job(1, "2x8"), job(2, "3x8"), job(3, "9x8")], [TWO]))
+        assert len(plan.queue) == len([plan.reasons[key] for key in plan.reasons]) == 2
+        basis = ref(plan.basis)
+        del plan
+        assert basis() is None
+    finally:
+        gc.enable()
