@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
+from clusters.core.counts import Counts, Fit
 from clusters.core.domains import CLUSTER, HOST, RANK, TIERS, NodeRoom, Tree
 from clusters.core.resources import GangShape, NodeShape
 
@@ -34,57 +34,6 @@ class Block:
     nodes: tuple[str, ...]
     tier: str
     leftover: int
-
-
-class Fit(NamedTuple):
-    """That a gang fits: the rank of the tier, and the GPUs left over in its block; less is better."""
-
-    rank: int
-    leftover: int
-
-
-class _Counts:
-    """The candidate nodes of one kind of ask, counted in every domain.
-
-    `gpus[i]` is the free GPUs of candidate i, -1 for a node that cannot take a member; `sizes` and
-    `free` are candidates and their free GPUs by rank and slot; `hosts` counts candidates by their
-    free GPUs. `seen` is how much of the room's log of changed nodes is counted. What was asked since
-    is kept: `largest` is the most candidates of a domain by rank, `fits` are the tightest blocks by
-    nodes and required tier, `widest` by required tier the most nodes of a domain and in all.
-    """
-
-    __slots__ = (
-        "excluded", "exclusive", "fits", "free", "gpus", "hosts", "largest", "need", "seen", "sizes",
-        "widest",
-    )  # fmt: skip
-
-    def __init__(
-        self, tree: Tree, need: NodeShape, *, exclusive: bool, excluded: frozenset[str]
-    ) -> None:
-        self.need = need
-        self.exclusive = exclusive
-        self.excluded = {tree.numbers[name] for name in excluded if name in tree.numbers}
-        self.gpus: list[int] = []
-        self.sizes: list[list[int]] = []
-        self.free: list[list[int]] = []
-        self.hosts: Counter[int] = Counter()
-        self.largest: dict[int, int] = {}
-        self.fits: dict[tuple[int, str], Fit | None] = {}
-        self.widest: dict[str, tuple[int, int]] = {}
-        self.seen = 0
-
-    def forget(self) -> None:
-        """Forget what was asked, as the counts change."""
-        self.largest.clear()
-        self.fits.clear()
-        self.widest.clear()
-
-    def most(self, rank: int) -> int:
-        """The most candidates that one domain of the rank holds."""
-        found = self.largest.get(rank)
-        if found is None:
-            found = self.largest[rank] = max(self.sizes[rank])
-        return found
 
 
 class Room:
@@ -109,8 +58,8 @@ class Room:
         for number, (is_usable, left) in enumerate(pairs):
             self._mark(number, whole=is_usable and left == tree.order[number].total)
         self._log: list[int] = []
-        self._counts: dict[_Kind, _Counts] = {}  # by the rounded need
-        self._known: dict[_Kind, _Counts] = {}  # by the need as asked, until a step is added
+        self._counts: dict[_Kind, Counts] = {}  # by the rounded need
+        self._known: dict[_Kind, Counts] = {}  # by the need as asked, until a step is added
         # Values that tell nodes apart. A superset stays exact, so none is ever removed.
         self._steps = tuple(sorted(set(values)) for values in self._free)
 
@@ -158,7 +107,7 @@ class Room:
             tightest = counts.fits[asked] = self._tightest(counts, *asked)
         return Fit(tightest.rank, tightest.leftover - shape.gpus) if tightest else None
 
-    def _tightest(self, counts: _Counts, nodes: int, required: str) -> Fit | None:
+    def _tightest(self, counts: Counts, nodes: int, required: str) -> Fit | None:
         """How so many candidates would fit, if they took nothing of their block."""
         if nodes == 1:  # one node is its own host
             return Fit(HOST, min(counts.hosts)) if counts.hosts else None
@@ -298,7 +247,7 @@ class Room:
         widest = RANK[required] if required else CLUSTER
         return (rank for rank in range(1, widest + 1) if self._tree.by_rank[rank])
 
-    def _counted(self, shape: GangShape, excluded: frozenset[str]) -> _Counts:
+    def _counted(self, shape: GangShape, excluded: frozenset[str]) -> Counts:
         """The counts for a kind of ask, up to date."""
         kind = (shape.per_node, shape.exclusive, excluded)
         counts = self._known.get(kind)
@@ -306,7 +255,7 @@ class Room:
             key = (self._rounded(shape.per_node), shape.exclusive, excluded)
             counts = self._counts.get(key)
             if counts is None:
-                counts = _Counts(self._tree, key[0], exclusive=key[1], excluded=excluded)
+                counts = Counts(self._tree, key[0], exclusive=key[1], excluded=excluded)
                 self._count(counts)
                 counts.seen = len(self._log)
             self._known[kind] = self._counts[key] = counts  # complete before other threads see it
@@ -323,7 +272,7 @@ class Room:
             values.append(steps[place] if place < len(steps) else value)
         return NodeShape(*values)
 
-    def _count(self, counts: _Counts) -> None:
+    def _count(self, counts: Counts) -> None:
         """Count all nodes: first where they are at home, then upwards."""
         tree, need = self._tree, counts.need
         asked, cpus_asked, memory_asked = need
@@ -348,7 +297,7 @@ class Room:
         counts.free = [[free[domain] for domain in domains] for domains in tree.by_rank]
         counts.hosts = Counter([gpus for _, gpus in candidates])
 
-    def _recount(self, counts: _Counts, numbers: Iterable[int]) -> None:
+    def _recount(self, counts: Counts, numbers: Iterable[int]) -> None:
         """Count the nodes that were taken since: they have less, or are candidates no more."""
         tree, hosts, gpus = self._tree, counts.hosts, counts.gpus
         asked, cpus_asked, memory_asked = counts.need
@@ -378,7 +327,7 @@ class Room:
                 counts.sizes[rank][slot] -= lost
                 counts.free[rank][slot] -= less
 
-    def _tightest_host(self, counts: _Counts, gpus: int, growth: Sequence[int]) -> int:
+    def _tightest_host(self, counts: Counts, gpus: int, growth: Sequence[int]) -> int:
         home = self._tree.home
         return min(
             (number for number, free in enumerate(counts.gpus) if free == gpus),
@@ -386,7 +335,7 @@ class Room:
         )
 
     def _inside(
-        self, domain: int, nodes: int, counts: _Counts, growth: Sequence[int]
+        self, domain: int, nodes: int, counts: Counts, growth: Sequence[int]
     ) -> Iterator[int]:
         """The nodes to take of a domain that holds them: few sub-domains, the rest tightest."""
         tree = self._tree
