@@ -47,7 +47,8 @@ class Memory:
 
     def keep(self, told: Mapping[int, Said]) -> None:
         """Know what was told since; to be called when it is committed."""
-        self._said = {**(self._said or {}), **told}
+        if told:
+            self._said = {**(self._said or {}), **told}
 
 
 def tell(*, plan: Plan, memory: Memory, last: datetime | None, now: datetime) -> Mapping[int, Said]:
