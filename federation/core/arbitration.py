@@ -1,23 +1,27 @@
-"""Who gets what is free: guaranteed before spot, each tenant within its quota, tenants in turn."""
+"""Who gets what: guaranteed before spot, each tenant within its quota, tenants in turn."""
 
 from collections import Counter
 from collections.abc import Mapping
 
+from federation.core.departures import may_stay
 from federation.core.draft import Book, Draft, Place
 from federation.core.ordering import asking, held, in_turn, owned
 from federation.core.placement import choose
+from federation.core.reclaim import Reclaim
 from federation.core.snapshot import Site, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT, Cohort
 from quotas.core.fair_share import GRANTED, Shares, window_ms
 
 
 def owners(snapshot: Snapshot, draft: Draft) -> Draft:
-    """Bind what fits of `guaranteed` and `auto` jobs inside guarantees.
+    """Give `guaranteed` and `auto` jobs inside guarantees what is free, else what borrowers hold.
 
-    Owners take turns by the guaranteed GPUs that they hold.
+    Owners take turns by the guaranteed GPUs that they hold. Each job gets both at its turn: if all
+    that is free were given first, a wide job that has to reclaim would find its quota taken by
+    narrow ones behind it, and wait because of borrowers.
     """
-    lines, shares = asking(draft, GUARANTEED), owned(snapshot, draft)
-    in_turn(draft, lines, shares, _Binder(draft, GUARANTEED))
+    clerk = _Owner(snapshot, draft) if snapshot.holdings else _Binder(draft, GUARANTEED)
+    in_turn(draft, asking(draft, GUARANTEED), owned(snapshot, draft), clerk)
     return draft
 
 
@@ -60,6 +64,31 @@ class _Binder:
             self._draft.bind(job, site, self._class)
         elif not any(site in live for site in allowed):
             self._hopeless.add(key)
+        return site
+
+
+class _Owner:
+    """Binds jobs inside guarantees where they fit, else claims nodes for them."""
+
+    def __init__(self, snapshot: Snapshot, draft: Draft) -> None:
+        self._draft = draft
+        self._binder = _Binder(draft, GUARANTEED)
+        self._reclaim = Reclaim(snapshot, draft, GUARANTEED)
+
+    @property
+    def changes(self) -> int:
+        """How often nodes were claimed: what victims leave over may do for others."""
+        return self._reclaim.changes
+
+    def gives_up(self, job: WaitingJob) -> bool:
+        """Whether neither what is free nor a claim is left to jobs with its ask."""
+        return self._binder.gives_up(job) and (self._reclaim.gives_up(job) or may_stay(self._draft))
+
+    def serve(self, job: WaitingJob) -> Site | None:
+        """Bind the job, or claim nodes for it; None when neither can be."""
+        site = self._binder.serve(job)
+        if site is None and not may_stay(self._draft):
+            site = self._reclaim.serve(job)
         return site
 
 

@@ -98,7 +98,9 @@ def _kinds(jobs: Iterable[WaitingJob]) -> Iterable[Kind]:
 class Server(Protocol):
     """Who gives sites to jobs in a pass."""
 
-    changes: int  # so often may have become possible what was given up
+    @property
+    def changes(self) -> int:
+        """So often may have become possible what was given up."""
 
     def gives_up(self, job: WaitingJob) -> bool:
         """Whether nothing is left for this job and for all that are alike."""

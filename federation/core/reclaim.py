@@ -12,6 +12,7 @@ all of the job fits then: its nodes are kept for it.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 from uuid import UUID
 
@@ -85,7 +86,8 @@ class _Way:
 class Reclaim:
     """One cycle's claims of jobs that would run in a class.
 
-    What is remembered of jobs and sites holds until the next claim (`changes`).
+    What is remembered of jobs and sites holds until the next claim (`changes`); what was bound since
+    is counted as soon as it could matter.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Reclaim:
         self._rooms: dict[tuple[Book | None, _Rank | None, str, str], Room] = {}
         self._most: dict[tuple[str, str], Room] = {}
         self._hopeless: set[tuple[Place, Book, _Rank]] = set()
+        self._seen = len(draft.bindings)
         self.changes = 0
         self._begin()
 
@@ -126,9 +129,20 @@ class Reclaim:
         for held in self._order:
             if held.service_class == self._class and not self._is_safe(held):
                 self._own[held.tenant].append(held)
+        self._hopeless.clear()
+        self._forget()
+
+    def _forget(self) -> None:
         self._departures.begin()
-        for known in (self._spot, self._reaches, self._rooms, self._most, self._hopeless):
+        for known in (self._spot, self._reaches, self._rooms, self._most):
             known.clear()
+
+    def _catch_up(self) -> None:
+        """Count what others bound since. There is less then: what was in vain stays so."""
+        for binding in islice(self._draft.bindings.values(), self._seen, None):
+            self._quota.take(binding)
+        self._seen = len(self._draft.bindings)
+        self._forget()
 
     def gives_up(self, job: WaitingJob) -> bool:
         """Whether nothing can be claimed for jobs with its ask that outrank the same gangs."""
@@ -141,10 +155,13 @@ class Reclaim:
         key = (asker.place, asker.book, self._rank(job))
         if job.id in self._kept or key in self._hopeless:
             return None
-        if not self._may_fit(job, asker):
+        allowed = self._allowed(job, asker) if self._may_fit(job, asker) else []
+        if not allowed:
             self._hopeless.add(key)
             return None
-        allowed = self._allowed(job, asker)
+        if self._seen < len(self._draft.bindings):
+            self._catch_up()
+            return self.serve(job)
         startable = self._draft.within_limits(job, allowed)
         for equal in preferred(asker.book, job, self._class, startable):
             ways = [way for site in equal if (way := self._way(job, site)) is not None]

@@ -3,13 +3,17 @@
 With `--trace FILE` (`chronus_philly_MIX1`: the Philly trace as resampled by Chronus) the file's jobs;
 without it jobs drawn from a seed to the same sizes, which is said. 154 nodes of 8 GPUs, 112 owed
 to each tenant; no checkpoints, so that what is evicted begins anew. With `--alone` also how many
-guaranteed jobs wait longer than in a cluster of their tenant's own.
+guaranteed jobs wait longer than alone: in a cluster of their tenant's own of as many nodes as it is
+owed (`own_nodes`), and on the whole fleet with nobody else there (`whole_fleet`). There wide gangs
+find nodes sooner and take the quota from narrow ones behind them; on own nodes they lie in each
+other's way. `either` are those that wait longer than in both.
 """
 
 import argparse
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -85,26 +89,29 @@ def staged(names: Sequence[str], nodes: int) -> Setting:
 
 
 def longer_than_alone(
-    jobs: Sequence[PastJob], names: Sequence[str], shared: Outcome
-) -> dict[str, int]:
-    """Guaranteed jobs that wait longer than in a cluster of their tenant's own, and how much."""
-    found, guaranteed, worst_ms = 0, 0, 0
+    jobs: Sequence[PastJob], names: Sequence[str], shared: Outcome, fleet: Setting
+) -> dict[str, object]:
+    """How many guaranteed jobs wait longer than alone (victims have no grace here), and how much."""
+    owed, longest = 0, defaultdict[str, list[int]](list)
     for name in names:
         tenant = uid(f"philly/{name}")
         own = [job for job in jobs if job.tenant == tenant and job.wanted_class == GUARANTEED]
-        alone = replay(own, staged([name], OWED_GPUS // NODE_GPUS)).waited_ms
-        more = [shared.waited_ms[job] - waited for job, waited in alone.items()]
-        guaranteed += len(own)
-        found += sum(ms > 0 for ms in more)
-        worst_ms = max([worst_ms, *more])
-    return {"guaranteed": guaranteed, "longer": found, "worst_s": worst_ms // 1000}
-
-
-def singles(jobs: Sequence[PastJob]) -> list[PastJob]:
-    """The jobs without guaranteed ones of more than a GPU: with those, order alone makes waits differ."""
-    return [
-        job for job in jobs if job.wanted_class != GUARANTEED or job.ask.options[0].shape.gpus == 1
-    ]
+        small = replay(own, staged([name], OWED_GPUS // NODE_GPUS)).waited_ms
+        large = replay(own, fleet).waited_ms
+        owed += len(own)
+        for job in small:
+            waited = shared.waited_ms[job]
+            more = {"own_nodes": waited - small[job], "whole_fleet": waited - large[job]}
+            more["either"] = min(more.values())
+            for kind, ms in more.items():
+                longest[kind].append(ms)
+    return {"guaranteed": owed} | {
+        kind: {
+            "longer": sum(ms > 0 for ms in found),
+            "worst_s": max(found) // 1000,
+        }
+        for kind, found in longest.items()
+    }
 
 
 def main() -> None:
@@ -127,9 +134,7 @@ def main() -> None:
     left_out = sum(trace.left_out.values())
     metrics: dict[str, object] = {"cpu_s": round(spent_s, 1), "jobs": len(jobs) + left_out}
     if options.alone:
-        metrics["all_sizes"] = longer_than_alone(jobs, names, outcome)
-        ones = singles(jobs)
-        metrics["one_gpu"] = longer_than_alone(ones, names, replay(ones, setting))
+        metrics["alone"] = longer_than_alone(jobs, names, outcome, setting)
     context = {
         "trace": Path(options.trace).name if options.trace else None,
         "left_out": trace.left_out,

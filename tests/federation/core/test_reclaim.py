@@ -134,6 +134,23 @@ TABLE: dict[str, tuple[Snapshot, dict[int, str]]] = {
         ),
         {1: "c1: n2 < 8"},
     ),
+    "a wide one first, though narrow ones behind it would fit what is free": (
+        facts(
+            [job(1, age=2), job(2, "1x4", age=1)],
+            [holding(7, "n1", 4)],
+            ONE,
+            quotas=(quota("acme", 8), quota("beta", 0)),
+        ),
+        {1: "c1: n1 < 7"},
+    ),
+    "also one that has to evict its own": (
+        facts(
+            [job(1, priority=501), job(2, "1x4")],
+            [mine(7, "n1", 4), mine(8, "n2", 4), holding(9, "n1", 4, tenant="gamma")],
+            quotas=(quota("acme", 12), quota("beta", 0)),
+        ),
+        {1: "c1: n2 < 8"},
+    ),
     "nobody when it would not fit even then": (
         facts([job(1, "2x8")], [holding(7, "n1"), holding(8, "n2", service_class="guaranteed")]),
         {},

@@ -1,6 +1,6 @@
 """Reclaim on small random federations, against oracles by force; and as time goes by."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from clusters.core.resources import left_of
 from clusters.core.topology import NodeRoom
 from federation.core.cycle import decide
+from federation.core.lines import by_tenant
 from federation.core.snapshot import Holding, Snapshot, WaitingJob
 from quotas.core.cohort import GUARANTEED, SPOT, Cohort, QuotaRow, Use
 from tests.federation.core.build import (
@@ -26,6 +27,7 @@ from tests.federation.core.build import (
     snapshot,
     tenants,
     then,
+    uid,
 )
 from tests.federation.core.house import TICK_MS, House
 from tests.quotas.tree.claims import check_claims
@@ -159,6 +161,24 @@ def test_it_is_decided_once_and_whatever_the_order_of_rows(facts: Snapshot, rand
             assert (wanted, b.service_class) == (SPOT, GUARANTEED)  # even better
         assert quotas.headroom(b.tenant, b.flavor, b.cluster, b.service_class).holds(b.shape.gpus)
         quotas.take(Use(b.tenant, b.flavor, b.cluster, b.service_class, b.shape.gpus))
+
+
+@settings(max_examples=150)
+@given(FEDERATIONS, st.sampled_from(PATHS))
+def test_what_is_owed_to_a_job_is_not_given_to_one_behind_it(facts: Snapshot, path: str) -> None:
+    jobs = [one._replace(tenant=uid(path), wanted_class="auto") for one in facts.jobs]
+    line = list(by_tenant(jobs, facts.policy, facts.now_ms)[uid(path)])
+    served = _owners_served(facts, line)
+    for place, one in enumerate(line):
+        if one.id not in served:
+            assert one.id not in _owners_served(facts, line[: place + 1])
+
+
+def _owners_served(facts: Snapshot, line: Sequence[WaitingJob]) -> set[int]:
+    """Those of a tenant's jobs that start inside its guarantee, or will, where only these wait."""
+    plan = decide(replace(facts, jobs=tuple(line)))
+    starts = [*plan.bindings, *(claim.binding for claim in plan.claims)]
+    return {one.job for one in starts if one.service_class == GUARANTEED}
 
 
 @settings(max_examples=20)
