@@ -1,7 +1,8 @@
 """Tells waiting jobs why they wait and where they stand: only what changed is written."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from hashlib import md5
 from itertools import islice
@@ -30,25 +31,27 @@ class Said(NamedTuple):
 
 
 class Memory:
-    """What this leader told the jobs that wait; what another one told before is read once."""
+    """What this leader told the jobs that wait; what another one told before is read once.
+
+    Jobs that left the queue are forgotten when they are the most of it: they come back as another
+    version, or are told anew.
+    """
 
     def __init__(self) -> None:
         self._said: dict[int, Said] | None = None
 
     def of(self, jobs: Sequence[WaitingJob]) -> Mapping[int, Said]:
-        """What each of the jobs was told, of those that were told anything as they are now.
-
-        Others are forgotten: jobs that leave the queue come back as another version or are told anew.
-        """
-        said = _read() if self._said is None else self._said
-        known = ((job, said.get(job.id)) for job in jobs)
-        self._said = {job.id: it for job, it in known if it and it.version == job.version}
+        """What the jobs, and some that do not wait, were told last, perhaps in another version."""
+        if self._said is None:
+            self._said = _read()
+        elif len(self._said) > 2 * len(jobs) + MOST_TOLD:
+            self._said = {job.id: self._said[job.id] for job in jobs if job.id in self._said}
         return self._said
 
     def keep(self, told: Mapping[int, Said]) -> None:
         """Know what was told since; to be called when it is committed."""
-        if told:
-            self._said = {**(self._said or {}), **told}
+        self._said = self._said or {}
+        self._said.update(told)
 
 
 def tell(*, plan: Plan, memory: Memory, last: datetime | None, now: datetime) -> Mapping[int, Said]:
@@ -59,14 +62,15 @@ def tell(*, plan: Plan, memory: Memory, last: datetime | None, now: datetime) ->
     order, and the reasons of the others, of which the first in the queue are written. Of both no
     more than a cycle can bear: the rest in later cycles.
     """
-    texts = _Texts()
-    known = memory.of(plan.basis.jobs)
-    chosen = list(islice(_new(plan, known), MOST_TOLD))
-    seldom = REFRESHED_EVERY * (1 + len(plan.basis.jobs) // DEEP)
+    texts, jobs = _Texts(), plan.basis.jobs
+    said = memory.of(jobs)
+    new = [job.id for job in jobs if (it := said.get(job.id)) is None or it.version != job.version]
+    chosen = list(islice((job for job in sorted(new) if job in plan.reasons), MOST_TOLD))
+    seldom = REFRESHED_EVERY * (1 + len(jobs) // DEEP)
     is_due = last is None or not timedelta(0) <= now - last < seldom
     if is_due:
-        chosen += _changed(plan, known, texts)[:MOST_REFRESHED]
-    versions = {job.id: job.version for job in plan.basis.jobs} if chosen else {}
+        chosen += _changed(plan, said, set(new), texts)[:MOST_REFRESHED]
+    versions = {job.id: job.version for job in jobs} if chosen else {}
     told = {key: Said(versions[key], texts.digest(plan.reasons[key])) for key in chosen}
     if told:
         _write(told, texts.by_digest)
@@ -77,23 +81,17 @@ def tell(*, plan: Plan, memory: Memory, last: datetime | None, now: datetime) ->
     return told
 
 
-def _new(plan: Plan, known: Mapping[int, Said]) -> Iterator[int]:
-    """The jobs that were told nothing yet, the oldest first."""
-    new = sorted([job.id for job in plan.basis.jobs if job.id not in known])
-    return (job for job in new if job in plan.reasons)
-
-
-def _changed(plan: Plan, known: Mapping[int, Said], texts: "_Texts") -> list[int]:
-    """The jobs that were told something else, those that stand in no queue first."""
+def _changed(
+    plan: Plan, said: Mapping[int, Said], new: AbstractSet[int], texts: "_Texts"
+) -> list[int]:
+    """The jobs that were told something else before, those that stand in no queue first."""
     changed: list[int] = []
-    if not known:
-        return changed
     for alike in plan.reasons.shared():
-        jobs = [job for job in alike if job in known]
+        jobs = [job for job in alike if job not in new] if new else alike
         if jobs:
             digest = texts.digest(plan.reasons[jobs[0]])
-            changed += [job for job in jobs if known[job].digest != digest]
-    place = {job: place for place, job in enumerate(plan.queue)}
+            changed += [job for job in jobs if said[job].digest != digest]
+    place = {job: place for place, job in enumerate(plan.queue)} if changed else {}
     return sorted(changed, key=lambda job: (place.get(job, -1), job))
 
 
