@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -13,8 +14,10 @@ from script.state import new_secrets
 from script.supervisor import Program, Supervisor
 
 EVERYDAY = "not live and not soak and not benchmark"
+# Half as many again as cores: system tests and browsers wait for much of their time.
+WORKER_COUNT = str((os.cpu_count() or 1) * 3 // 2)
 # A file is one worker's, so what its tests share is made once; tests/conftest.py has the order.
-WORKERS = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
+WORKERS = ("-n", WORKER_COUNT, "--dist", "loadfile", "--no-loadscope-reorder")
 NO_TESTS = 5  # pytest's exit code when nothing was collected
 # A killed server must keep what it promised to keep: tests kill it.
 POSTGRES = {

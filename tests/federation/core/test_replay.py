@@ -31,9 +31,10 @@ def setting(nodes: int = 1, gpus: int = 8, **guaranteed: int) -> Setting:
 
 
 def past(
-    number: int, tenant: str, wanted: str, *, at_s: int, run_s: int, gpus: int = 8, **more: int
-) -> PastJob:
-    ask = Ask((Option("h100", GangShape(1, NodeShape(gpus, gpus, 0), False)),), HOUR_MS)
+    number: int, tenant: str, wanted: str, *, at_s: int, run_s: int, gpus: int = 8, nodes: int = 1,
+    **more: int,
+) -> PastJob:  # fmt: skip
+    ask = Ask((Option("h100", GangShape(nodes, NodeShape(gpus, gpus, 0), False)),), HOUR_MS)
     return PastJob(number, at_s * SECOND, uid(tenant), ask, run_s * SECOND, wanted, **more)
 
 
@@ -211,6 +212,34 @@ def test_nobody_waits_longer_than_with_a_cluster_of_its_own(
     for tenant, gpus in GUARANTEED.items():
         own = [j for j in jobs if j.tenant == uid(tenant) and j.wanted_class == "guaranteed"]
         alone = replay(own, setting(gpus=gpus, **{tenant: gpus})).waited_ms
+        assert {key: shared[key] for key in alone} == alone
+
+
+GANGS = st.lists(
+    st.tuples(
+        st.sampled_from("abc"),
+        st.integers(30, 300),
+        st.integers(1, 400),
+        st.integers(1, 3),
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(GANGS, st.integers(0, 6))
+def test_no_wide_gang_waits_longer_either_where_borrowers_are_on_every_node(
+    drawn: list[tuple[str, int, int, int]], borrowers: int
+) -> None:
+    """Owners' gangs of whole nodes: a wide one takes back before narrow ones behind it start."""
+    jobs = [past(n, "a", "spot", at_s=0, run_s=9_999, gpus=5) for n in range(borrowers)]
+    for number, (tenant, at_s, run_s, nodes) in enumerate(drawn, borrowers):
+        jobs.append(past(number, tenant, "guaranteed", at_s=at_s, run_s=run_s, nodes=nodes))
+    owed = {name: 8 * nodes for name, nodes in GUARANTEED.items()}
+    shared = replay(jobs, setting(nodes=6, **owed)).waited_ms
+    for tenant, nodes in GUARANTEED.items():
+        own = [j for j in jobs if j.tenant == uid(tenant) and j.wanted_class == "guaranteed"]
+        alone = replay(own, setting(nodes=nodes, **{tenant: 8 * nodes})).waited_ms
         assert {key: shared[key] for key in alone} == alone
 
 

@@ -258,7 +258,7 @@ kinds = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(kinds, st.sampled_from("abc"), st.dictionaries(words, anything)), max_size=5)
 )
@@ -274,7 +274,7 @@ def test_whatever_stands_there_it_is_read_or_refused(given_: list[Any]) -> None:
         assert all((row.lending_limit or 0) <= row.guaranteed for row in found.rows)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from([
     "Account - 'a'", "Account - 'b':GrpTRES=gres/gpu:h100=8,cpu=4:Fairshare=2", "Parent - 'a'", "x",
     "Parent - 'root'", "User - 'mia':Fairshare=1", "Account|Share", " a|1", "|", "", "Account - ''",
