@@ -25,6 +25,7 @@ class Gang:
         script: the batch script (Slurm).
         workdir, output, error: paths as the user gave them; empty = the backend's default.
         environment: variables for the job.
+        tasks_per_node: processes that `srun` starts on each node (Slurm); they share its CPUs.
         signal, grace_s: the checkpoint signal and how long before the limit it is sent; "" = none.
         labels: carried to the backend where it has a place for them.
     """
@@ -47,13 +48,19 @@ class Gang:
     signal: str = ""
     grace_s: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+    tasks_per_node: int = 1
 
     def to_json(self) -> dict[str, object]:
-        """The stored form, with its version `v`; written out, as `asdict` copies all of it deeply."""
-        need = self.shape.per_node
+        """The stored form, with its version `v`; written out, as `asdict` copies all of it deeply.
+
+        What is as it always was before a field came is left out: older workers read it, too.
+        """
+        need, stored = self.shape.per_node, dict(vars(self))
+        if self.tasks_per_node == 1:
+            del stored["tasks_per_node"]
         return {
             "v": 1,
-            **vars(self),
+            **stored,
             "shape": {
                 "nodes": self.shape.nodes,
                 "per_node": {

@@ -275,6 +275,7 @@ def gang_of(
         workdir=spec.run.workdir or person.home,
         output=spec.run.output,
         error=spec.run.error,
+        tasks_per_node=spec.run.tasks_per_node,
         environment={
             **({"HOME": person.home} if person.home else {}),
             **spec.environment_on(binding.flavor),

@@ -145,6 +145,15 @@ def test_a_flavor_may_override_the_gang_and_its_parallelism() -> None:
     assert spec.environment_on("h200")["MUSTER_DP"] == "2"
 
 
+def test_tasks_share_the_cpus_of_a_node_on_every_flavor() -> None:
+    run = {"script": "#!/bin/bash\nsrun python train.py", "tasks_per_node": 16}
+    body = small(run=run, gang={"nodes": 2, "gpus_per_node": 8, "cpus_per_gpu": 2})
+    assert parsed(body).run.tasks_per_node == 16
+    assert JobSpec.from_json(parsed(body).to_json()) == parsed(body)
+    body["flavors"] = ["h100-sxm-80", {"name": "a100-sxm-80", "gang": {"cpus_per_gpu": 1}}]
+    assert problems(body) == [("/run/tasks_per_node", "out_of_range")]
+
+
 def test_the_parallelism_goes_to_the_job_as_variables() -> None:
     variables = parsed(whole()).environment_on("h100-sxm-80")
     assert variables["NCCL_DEBUG"] == "WARN"

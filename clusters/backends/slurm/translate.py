@@ -60,9 +60,9 @@ def submit_body(gang: Gang, dialect: Dialect, options: Mapping[str, str], cluste
         "current_working_directory": gang.workdir or _workdir(gang, options),
         "standard_output": gang.output,
         "standard_error": gang.error,
-        "tasks": gang.shape.nodes,
-        "tasks_per_node": 1,
-        "cpus_per_task": gang.shape.per_node.cpus,
+        "tasks": gang.shape.nodes * gang.tasks_per_node,
+        "tasks_per_node": gang.tasks_per_node,
+        "cpus_per_task": gang.shape.per_node.cpus // gang.tasks_per_node,
     }
     minutes = -(-gang.time_limit_s // 60)
     memory = gang.shape.per_node.memory_mib

@@ -70,6 +70,7 @@ def _build(values: dict[str, Any], at: str, problems: Problems) -> JobSpec | Non
     base = None if gang is None else FlavorChoice("", gang, _split(split))
     flavors = _flavors(values.get("flavors") or (), base, at, problems)
     _check_checkpoint(values, at, problems)
+    _check_tasks(values.get("run"), flavors, f"{at}/run/tasks_per_node", problems)
     if base is None or problems:
         return None
     topology = values["topology"] or {"required": "", "preferred": ""}
@@ -80,7 +81,7 @@ def _build(values: dict[str, Any], at: str, problems: Problems) -> JobSpec | Non
         gang=base.gang,
         flavors=flavors,
         time_limit_ms=values["time_limit"],
-        run=Run(run["script"], run["workdir"], run["output"], run["error"]),
+        run=Run(**{name: run[name] for name in Run.__slots__}),
         name=values["name"],
         service_class=values["class"],
         priority=values["priority"],
@@ -216,6 +217,16 @@ def _check_checkpoint(values: Mapping[str, Any], at: str, problems: Problems) ->
     if saved and limit and saved.get("grace", 0) >= limit:
         detail = "Give a grace shorter than time_limit."
         tell(problems, f"{at}/checkpoint/grace", "out_of_range", detail)
+
+
+def _check_tasks(
+    run: Mapping[str, Any] | None, flavors: tuple[FlavorChoice, ...], at: str, problems: Problems
+) -> None:
+    """Each process needs a CPU of its own, on every flavor."""
+    cpus = min((c.gang.gpus_per_node * c.gang.cpus_per_gpu for c in flavors), default=None)
+    if run and cpus is not None and run.get("tasks_per_node", 1) > cpus:
+        detail = f"Give at most {cpus}, the CPUs of a node, or more gang.cpus_per_gpu."
+        tell(problems, at, "out_of_range", detail)
 
 
 def _checkpoint(values: Mapping[str, Any]) -> Checkpoint:

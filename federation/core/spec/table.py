@@ -144,6 +144,9 @@ RUN: Final = Object(
         "workdir": Field(_WORKDIR, "Working directory; none = the account's home.", ""),
         "output": Field(_OUTPUT, "Where standard output goes; Slurm's patterns work.", ""),
         "error": Field(_OUTPUT, "Where standard error goes; none = with the output.", ""),
+        "tasks_per_node": Field(
+            Integer(1, 1024), "Processes that `srun` starts on each node; Slurm only.", 1
+        ),
         **{
             name: Field(Later(_KUBERNETES), "Kubernetes only.", None)
             for name in (

@@ -155,17 +155,20 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is run; "" = not said."""
+    """What is run; "" = not said. `tasks_per_node` are the processes that `srun` starts on each."""
 
     script: str
     workdir: str = ""
     output: str = ""
     error: str = ""
+    tasks_per_node: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """As in the API."""
         said = {"workdir": self.workdir, "output": self.output, "error": self.error}
-        return {"script": self.script, **{name: text for name, text in said.items() if text}}
+        stored = {name: text for name, text in said.items() if text}
+        more = {"tasks_per_node": self.tasks_per_node} if self.tasks_per_node != 1 else {}
+        return {"script": self.script, **stored, **more}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Run":

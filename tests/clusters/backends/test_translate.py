@@ -97,6 +97,19 @@ def test_newer_versions_take_other_names(api: str) -> None:
 
 
 @pytest.mark.parametrize("api", DIALECTS)
+def test_tasks_share_the_cpus_of_their_node(api: str) -> None:
+    job = submit_body(replace(GANG, tasks_per_node=8), DIALECTS[api], {}, "alpha")["job"]
+    assert (job["tasks"], job["tasks_per_node"], job["cpus_per_task"]) == (32, 8, 8)
+
+
+def test_a_stored_gang_reads_back_and_is_as_it_was_where_nothing_new_is_asked() -> None:
+    eight = replace(GANG, tasks_per_node=8)
+    assert Gang.from_json(eight.to_json()) == eight
+    assert Gang.from_json(GANG.to_json()) == GANG
+    assert "tasks_per_node" not in GANG.to_json()
+
+
+@pytest.mark.parametrize("api", DIALECTS)
 def test_what_is_not_asked_is_not_sent(api: str) -> None:
     """Slurm reads 0 MiB as all of it, and an empty partition as an unknown one."""
     bare = replace(

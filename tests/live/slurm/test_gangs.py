@@ -40,6 +40,18 @@ def test_a_gang_of_a_whole_cluster_runs_whole_as_its_user(muster: Muster) -> Non
     assert (stay.nodes, stay.gpus, stay.user) == (16, 128, "mia")
 
 
+def test_a_plain_srun_starts_as_many_tasks_on_each_node_as_were_asked_for(muster: Muster) -> None:
+    team = muster.team("tasks")
+    run = {"script": "#!/bin/bash\nsrun bash -c 'echo $SLURM_PROCID $SLURMD_NODENAME'\n"}
+    job = muster.submit(muster.body(team, nodes=2, run={**run, "tasks_per_node": 8}))
+    attempt = muster.until(job, "succeeded")["attempt"]
+    output = muster.people["mia"].home / f"{attempt['fence']}.out"
+    ranks = dict(line.split() for line in output.read_text().splitlines())
+    assert {int(rank) for rank in ranks} == set(range(16))
+    assert sorted(ranks.values()) == sorted(attempt["nodes"] * 8)
+    agree(muster, team, [job])
+
+
 def test_tiers_required_and_preferred(muster: Muster) -> None:
     """Four nodes within one leaf; six that prefer a leaf take the lowest tier that fits."""
     team = muster.team("tiers")
