@@ -27,12 +27,8 @@ def extend(snapshot: Snapshot, draft: Draft, lines: Mapping[UUID, Waits]) -> Dra
 
 
 def _early(waits: Waits, now_ms: int) -> list[WaitingJob]:
-    return [
-        job
-        for kind in waits.kinds
-        for job in kind
-        if job.not_before_ms is not None and job.not_before_ms > now_ms
-    ]
+    early = (kind for kind in waits.kinds if (kind[0].not_before_ms or 0) > now_ms)
+    return [job for kind in early for job in kind]  # jobs of a kind have the same moment
 
 
 def _held_back(closed: TenantView | None, job: WaitingJob) -> Reason:

@@ -71,7 +71,14 @@ def trait(job: WaitingJob) -> Hashable:
     Values that jobs share are known by their identity: that is fast, and who does not share them
     is only a kind of its own.
     """
-    return id(job.ask), id(job.tenant), id(job.user), job.priority, job.wanted_class
+    return (
+        id(job.ask),
+        id(job.tenant),
+        id(job.user),
+        job.priority,
+        job.wanted_class,
+        job.not_before_ms,
+    )
 
 
 def by_tenant(jobs: Iterable[WaitingJob], policy: Policy, now_ms: int) -> dict[UUID, Waits]:

@@ -156,11 +156,11 @@ class Waiting:
         with connection.cursor() as cursor:
             cursor.execute(_WRITTEN, [self._since])
             count, written, self._since = cursor.fetchone()
-        known = set(self._versions.values())
-        news = [version for version in written.split() if version not in known]
-        changed = {int(version.partition(":")[0]): version for version in news}
+        seen = {int(version.partition(":")[0]): version for version in written.split()}
+        known = self._versions
+        changed = {key: version for key, version in seen.items() if known.get(key) != version}
         gone: set[int] = set()
-        if len(self._versions.keys() | changed.keys()) > count:
+        if len(known) + sum(key not in known for key in changed) > count:
             with connection.cursor() as cursor:
                 cursor.execute(_ALL)
                 (ids,) = cursor.fetchone()
@@ -171,10 +171,14 @@ class Waiting:
         jobs.kinds = tuple(self._kinds.values())
         return jobs
 
+    def leave(self, jobs: Iterable[int]) -> None:
+        """Know that these wait no more, as one who wrote it knows: that saves looking who left."""
+        self._change(self._versions.keys() & set(jobs), {})
+
     def _change(self, gone: Iterable[int], changed: Mapping[int, str]) -> None:
         """Know the jobs as they are now; kinds that were given to others stay as they were."""
         touched: dict[Hashable, list[WaitingJob]] = {}
-        for key in (*gone, *(changed.keys() & self._versions.keys())):
+        for key in {*gone, *(changed.keys() & self._versions.keys())}:
             touched[trait(self._jobs.pop(key))] = []
             del self._versions[key]
         rows = WAITING.order_by("id")

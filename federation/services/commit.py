@@ -42,7 +42,10 @@ class TermLostError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What came of a plan: bindings, stale ones, reasons, promotions, claims; clusters with orders."""
+    """What came of a plan: bindings, stale ones, reasons, promotions, claims; clusters with orders.
+
+    `jobs` are those that were bound.
+    """
 
     bound: int
     stale: int
@@ -50,6 +53,7 @@ class Committed:
     clusters: tuple[UUID, ...]
     promoted: int = 0
     claimed: int = 0
+    jobs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,8 @@ def commit_plan(
     memory.keep(told)
     ordered = {order.binding.cluster for order in orders} | {c.binding.cluster for c in claims}
     clusters = tuple(sorted(ordered))
-    return Committed(len(orders), len(stale), len(told), clusters, promoted, len(claims))
+    jobs = tuple(order.binding.job for order in orders)
+    return Committed(len(orders), len(stale), len(told), clusters, promoted, len(claims), jobs)
 
 
 @transaction.atomic

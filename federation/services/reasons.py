@@ -1,8 +1,7 @@
 """Tells waiting jobs why they wait and where they stand: only what changed is written."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from hashlib import md5
 from itertools import islice
@@ -64,14 +63,20 @@ def tell(*, plan: Plan, memory: Memory, last: datetime | None, now: datetime) ->
     """
     texts, jobs = _Texts(), plan.basis.jobs
     said = memory.of(jobs)
-    new = [job.id for job in jobs if (it := said.get(job.id)) is None or it.version != job.version]
+    new = {
+        job.id: job.version
+        for job in jobs
+        if (it := said.get(job.id)) is None or it.version != job.version
+    }
     chosen = list(islice((job for job in sorted(new) if job in plan.reasons), MOST_TOLD))
     seldom = REFRESHED_EVERY * (1 + len(jobs) // DEEP)
     is_due = last is None or not timedelta(0) <= now - last < seldom
     if is_due:
-        chosen += _changed(plan, said, set(new), texts)[:MOST_REFRESHED]
-    versions = {job.id: job.version for job in jobs} if chosen else {}
-    told = {key: Said(versions[key], texts.digest(plan.reasons[key])) for key in chosen}
+        chosen += _changed(plan, said, new, texts)[:MOST_REFRESHED]
+    told = {
+        key: Said(new[key] if key in new else said[key].version, texts.digest(plan.reasons[key]))
+        for key in chosen
+    }
     if told:
         _write(told, texts.by_digest)
     if is_due:
@@ -82,12 +87,12 @@ def tell(*, plan: Plan, memory: Memory, last: datetime | None, now: datetime) ->
 
 
 def _changed(
-    plan: Plan, said: Mapping[int, Said], new: AbstractSet[int], texts: "_Texts"
+    plan: Plan, said: Mapping[int, Said], new: Container[int], texts: "_Texts"
 ) -> list[int]:
     """The jobs that were told something else before, those that stand in no queue first."""
     changed: list[int] = []
     for alike in plan.reasons.shared():
-        jobs = [job for job in alike if job not in new] if new else alike
+        jobs = [job for job in alike if job not in new]
         if jobs:
             digest = texts.digest(plan.reasons[jobs[0]])
             changed += [job for job in jobs if said[job].digest != digest]

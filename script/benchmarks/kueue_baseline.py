@@ -177,7 +177,9 @@ def one_cycle(test: Test) -> Any:
         snapshot.policy, min_run_ms=0, cool_down_ms=0, most_evictions=1_000_000, aging_ms=0
     )
     plan = decide(replace(snapshot, policy=policy))
-    return commit_plan(plan=plan, epoch=test.epoch, now=test.now, memory=test.memory)
+    committed = commit_plan(plan=plan, epoch=test.epoch, now=test.now, memory=test.memory)
+    test.waiting.leave(committed.jobs)
+    return committed
 
 
 def start(test: Test) -> None:

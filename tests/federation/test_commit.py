@@ -37,7 +37,7 @@ def commit(plan: Plan | None = None) -> Committed:
 def test_a_binding_is_an_attempt_an_order_an_event_and_a_changed_job() -> None:
     world = World()
     job = world.job(nodes=2)
-    assert commit() == Committed(1, 0, 0, (world.clusters["c1"].id,))
+    assert commit() == Committed(1, 0, 0, (world.clusters["c1"].id,), jobs=(job.id,))
     job.refresh_from_db()
     attempt, command = Attempt.objects.get(), Command.objects.get()
     assert (job.state, job.class_now, job.version, job.attempts_made) == (
@@ -157,7 +157,8 @@ def test_the_other_bindings_commit() -> None:
     others = [world.job(only_clusters=["c2"]) for _ in range(3)]
     plan = plan_now()
     Cluster.objects.filter(name="c1").update(revision=99)
-    assert commit(plan) == Committed(3, 1, 0, (world.clusters["c2"].id,))
+    bound = tuple(job.id for job in others)
+    assert commit(plan) == Committed(3, 1, 0, (world.clusters["c2"].id,), jobs=bound)
     assert set(Attempt.objects.values_list("job_id", flat=True)) == {job.id for job in others}
     assert commit().bound == 1  # decided again on the new revision
     assert Attempt.objects.get(job=moved).cluster.name == "c1"

@@ -58,7 +58,22 @@ def test_known_is_read(seed: int) -> None:
     for _ in range(40):
         for _ in range(rng.randrange(3)):
             _change(world, rng)
+        if rng.random() < 0.3:  # as the arbiter knows of what it bound
+            one = rng.choice(list(Job.objects.all()))
+            Job.objects.filter(id=one.id).update(state="dispatching")
+            waiting.leave([one.id, one.id + 1_000])
         assert jobs(waiting) == jobs(None)
+
+
+def test_who_is_known_to_have_left_is_not_looked_for() -> None:
+    world, waiting = World(), Waiting()
+    gone, _ = world.job(), world.job()
+    jobs(waiting)
+    Job.objects.filter(id=gone.id).update(state="dispatching")
+    waiting.leave([gone.id])
+    with CaptureQueriesContext(connection) as queries:
+        assert len(jobs(waiting)) == 1
+    assert not any("string_agg(id::text" in query["sql"] for query in queries)
 
 
 def test_only_what_changed_is_read_again() -> None:

@@ -119,6 +119,7 @@ def run_cycle(epoch: int, waiting: Waiting, memory: Memory) -> Committed:
     committed = commit_plan(
         plan=plan, epoch=epoch, now=timezone.now(), took_ms=took_ms, memory=memory
     )
+    waiting.leave(committed.jobs)
     nudge(committed.clusters)
     if committed.bound or committed.stale:
         logger.info(
