@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from clusters.core.container import Container
 from clusters.core.resources import GangShape, NodeShape
 
 
@@ -22,7 +23,8 @@ class Gang:
         device: the GPU's name on this cluster (GRES type, resource name).
         nodes: the exact nodes, in rank order.
         time_limit_s: seconds; rounded up to the backend's grain.
-        script: the batch script (Slurm).
+        script: the batch script (Slurm), "" = none.
+        container: what runs on each node where there are no scripts (Kubernetes), None = nothing.
         workdir, output, error: paths as the user gave them; empty = the backend's default.
         environment: variables for the job.
         tasks_per_node: processes that `srun` starts on each node (Slurm); they share its CPUs.
@@ -49,6 +51,7 @@ class Gang:
     grace_s: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     tasks_per_node: int = 1
+    container: Container | None = None
 
     def to_json(self) -> dict[str, object]:
         """The stored form, with its version `v`; written out, as `asdict` copies all of it deeply.
@@ -58,6 +61,9 @@ class Gang:
         need, stored = self.shape.per_node, dict(vars(self))
         if self.tasks_per_node == 1:
             del stored["tasks_per_node"]
+        stored.pop("container")
+        if self.container is not None:
+            stored["container"] = self.container.to_json()
         return {
             "v": 1,
             **stored,
@@ -85,4 +91,6 @@ class Gang:
             shape["nodes"], NodeShape(**shape["per_node"]), shape["exclusive"]
         )
         fields["nodes"] = tuple(fields["nodes"])
+        if "container" in fields:
+            fields["container"] = Container.from_json(fields["container"])
         return cls(**fields)
