@@ -1,5 +1,6 @@
 """What every Slurm must do for Muster: the same scenarios on recordings, simulator, real Slurm."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -233,6 +234,7 @@ def signals_what_runs(site: Site) -> None:
     assert early.value.code == NOT_RUNNING
     backend.submit(gang)
     site.until_state(gang.fence, RUNNING)
+    time.sleep(5 * site.pause_s)  # Slurm says so before the shell is there that is to be guarded
     backend.signal(gang.fence, gang.account, "USR1")
     # the guarded shell lives on; what ended is the script's own wait
     ended = site.until_state(gang.fence, GangState.SUCCEEDED, GangState.FAILED)
