@@ -40,10 +40,15 @@ def resource_of(device: str) -> str:
     return device.partition(":")[0]
 
 
-def node_seen(node: Json, path: Path, tolerated: frozenset[str] = frozenset()) -> NodeSeen:
+def node_seen(
+    node: Json,
+    path: Path,
+    tolerated: frozenset[str] = frozenset(),
+    queues: tuple[str, ...] = (),
+) -> NodeSeen:
     """A node. Its GPUs are those that its device plugin calls healthy (`allocatable`).
 
-    `tolerated` are keys of taints that our pods tolerate.
+    `tolerated` are keys of taints that our pods tolerate; any of the `queues` reaches it.
     """
     device = device_of(node)
     allocatable = node["status"].get("allocatable") or {}
@@ -57,6 +62,7 @@ def node_seen(node: Json, path: Path, tolerated: frozenset[str] = frozenset()) -
         shape.cpus,
         shape.memory_mib,
         path,
+        queues,
         reason=reason or _unhealthy(node, device),
     )
 

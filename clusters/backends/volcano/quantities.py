@@ -4,6 +4,7 @@ What a node has is rounded down, what a pod asks for is rounded up: so nothing i
 """
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, floor
 
@@ -31,7 +32,7 @@ def amount(text: object) -> Fraction:
     return Fraction(match[1]) * scale * Fraction(10) ** int(match[2] or 0)
 
 
-def held(resources: dict[str, object], gpu: str) -> NodeShape:
+def held(resources: Mapping[str, object], gpu: str) -> NodeShape:
     """What a node gives (`allocatable`): whole GPUs of the resource, whole CPUs, whole MiB."""
     return NodeShape(
         floor(amount(resources.get(gpu, 0))),
@@ -40,7 +41,7 @@ def held(resources: dict[str, object], gpu: str) -> NodeShape:
     )
 
 
-def asked(resources: dict[str, object], gpu: str) -> NodeShape:
+def asked(resources: Mapping[str, object], gpu: str) -> NodeShape:
     """What a pod's container asks for (`requests`), each rounded up."""
     return NodeShape(
         ceil(amount(resources.get(gpu, 0))),

@@ -7,14 +7,14 @@ import pytest
 
 from clusters.backends.volcano.attempt import PodSeen, attempt_seen, moment, pod_seen
 from clusters.core.observation import GangState as G
-from kit.intervals import iso, to_ms
+from kit.intervals import to_ms
 
 BEGAN = datetime(2026, 11, 29, 19, 22, 20, tzinfo=UTC)
 NODES = ("volc-n012", "volc-n013", "volc-n014", "volc-n015")
 
 
 def at(seconds: float) -> str:
-    return iso(BEGAN + timedelta(seconds=int(seconds)))
+    return (BEGAN + timedelta(seconds=int(seconds))).isoformat()
 
 
 def at_ms(seconds: float) -> int:
