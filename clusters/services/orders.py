@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from clusters.models import Command
 from kit.bulk import Statement, as_json, run
 from kit.ids import fact_id
+
+# A job that runs is first a shell that begins: until it guards itself a signal would end it.
+SETTLES = timedelta(seconds=5)
 
 # A signal that is still on its way serves the next asker too: they must not pile up.
 _SIGNAL = """
@@ -16,11 +19,13 @@ INSERT INTO clusters_command AS command
 SELECT 'signal:' || given.attempt_id || ':' || 1 + coalesce(max(split_part(told.key, ':', 3)::int), 0),
     given.cluster_id, 'signal', given.fence,
     jsonb_build_object('v', 1, 'account', given.account, 'name', given.name),
-    'waiting', %s, %s, 0, ''
+    'waiting', %s, least(%s, greatest(%s, given.running_since + %s)), 0, ''
 FROM jsonb_to_recordset(%s::jsonb) AS given(
-    attempt_id uuid, cluster_id uuid, fence text, account text, name text)
+    attempt_id uuid, cluster_id uuid, fence text, account text, name text,
+    running_since timestamptz)
 LEFT JOIN clusters_command told ON told.fence = given.fence AND told.kind = 'signal'
-GROUP BY given.attempt_id, given.cluster_id, given.fence, given.account, given.name
+GROUP BY given.attempt_id, given.cluster_id, given.fence, given.account, given.name,
+    given.running_since
 HAVING count(*) FILTER (WHERE told.state IN ('waiting', 'sent')) = 0
 ON CONFLICT (key) DO NOTHING
 """
@@ -28,13 +33,14 @@ ON CONFLICT (key) DO NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A signal (`USR1`, ...) for the processes of an attempt."""
+    """A signal (`USR1`, ...) for the processes of an attempt, which run since a moment."""
 
     attempt_id: UUID
     cluster_id: UUID
     fence: str
     account: str
     name: str
+    running_since: datetime
 
 
 def order_cancel(
@@ -57,9 +63,11 @@ def order_cancel(
 def order_signals(*, signals: Sequence[Signal], now: datetime) -> None:
     """Orders signals in one statement, numbered by attempt: `signal:<attempt>:<n>`.
 
-    None is added for an attempt whose last one is not delivered yet.
+    None is added for an attempt whose last one is not delivered yet. One that runs for less than
+    `SETTLES` gets it then.
     """
-    run(Statement(_SIGNAL, (now, now, as_json([asdict(signal) for signal in signals]))))
+    rows = as_json([asdict(signal) for signal in signals])
+    run(Statement(_SIGNAL, (now, now + SETTLES, now, SETTLES, rows)))
 
 
 def orphan_key(cluster_id: UUID, fence: str, account: str) -> str:

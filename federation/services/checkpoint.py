@@ -42,7 +42,8 @@ FROM federation_job AS job
 WHERE attempt.id = ANY(%s) AND attempt.state = 'running' AND job.id = attempt.job_id
     AND job.spec #>> '{checkpoint,signal}' IS NOT NULL
 RETURNING attempt.id, attempt.cluster_id, attempt.fence, attempt.account,
-    job.spec #>> '{checkpoint,signal}', attempt.number, job.uuid, job.tenant_id
+    job.spec #>> '{checkpoint,signal}', coalesce(attempt.started_at, attempt.signal_asked_at),
+    attempt.number, job.uuid, job.tenant_id
 """
 
 
@@ -165,7 +166,7 @@ def ask_checkpoint(
         asked = cursor.fetchall()
     if not asked:
         return []
-    signals = [Signal(*row[:5]) for row in asked]
+    signals = [Signal(*row[:6]) for row in asked]
     order_signals(signals=signals, now=now)
     changes = [
         Change(
@@ -175,7 +176,7 @@ def ask_checkpoint(
             cause,
             {**(told or {}), "signal": name, "attempt": number},
         )
-        for *_, name, number, job, tenant in asked
+        for *_, name, _, number, job, tenant in asked
     ]
     write_events(changes=changes, now=now)
     ring()

@@ -8,7 +8,7 @@ import pytest
 
 from clusters.models import Cluster, Command
 from clusters.services.deliver import deliver
-from clusters.services.orders import Signal, order_cancel, order_signals
+from clusters.services.orders import SETTLES, Signal, order_cancel, order_signals
 from tests import make
 from tests.clusters.members import Member, installed
 from tests.make import NOW
@@ -18,8 +18,8 @@ FENCE = "mst-aaaaaaaaaaaa-a1"
 ATTEMPT = uuid4()
 
 
-def ordered(cluster: Cluster, fence: str = FENCE) -> None:
-    signal = Signal(ATTEMPT, cluster.id, fence, "mia", "USR1")
+def ordered(cluster: Cluster, fence: str = FENCE, since: datetime = NOW - SETTLES) -> None:
+    signal = Signal(ATTEMPT, cluster.id, fence, "mia", "USR1", since)
     order_signals(signals=[signal], now=NOW)
 
 
@@ -69,6 +69,19 @@ def test_a_signal_is_delivered_once(cluster: Cluster) -> None:
         assert (deliver_to(cluster), deliver_to(cluster)) == (1, 0)
     assert there.asked == ["GET jobs", "DELETE job/7"]
     assert (only().state, only().tries) == ("done", 1)
+
+
+@pytest.mark.parametrize("ahead_s", [-2, 0, 600])  # also by a cluster's clock that runs ahead
+def test_what_has_just_begun_is_signalled_when_its_shell_is_there(
+    cluster: Cluster, ahead_s: int
+) -> None:
+    since = NOW + timedelta(seconds=ahead_s)
+    ordered(cluster, since=since)
+    due = min(since, NOW) + SETTLES
+    with installed(aurora=(there := member())):
+        assert deliver_to(cluster, due - timedelta(milliseconds=1)) == 0
+        assert deliver_to(cluster, due) == 1
+    assert there.asked == ["GET jobs", "DELETE job/7"]
 
 
 @pytest.mark.parametrize("state", ["PENDING", "COMPLETED", "CANCELLED"])
