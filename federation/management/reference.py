@@ -10,6 +10,8 @@ from typing import Any
 
 from clusters.core.options import OPTIONS
 from federation.core.spec import job_schema
+from federation.intake.sbatch import OPTIONS as SBATCH_OPTIONS
+from federation.intake.sbatch.option import Fate, Option, Takes
 from kit.errors import REGISTRY
 
 APPS = ("kit", "tenancy", "clusters", "quotas", "accounting", "federation")
@@ -22,6 +24,7 @@ def pages() -> dict[str, str]:
         "errors.md": errors_page(),
         "job-fields.md": job_page(),
         "cluster-options.md": options_page(),
+        "sbatch.md": sbatch_page(),
     }
 
 
@@ -125,3 +128,44 @@ def options_page() -> str:
             for name, option in options.items()
         ]
     return "\n".join([*lines, ""])
+
+
+_FATES: Mapping[Fate, str] = {
+    Fate.MAPPED: "Mapped: a field of the job",
+    Fate.CARRIED: "Carried: reaches Slurm in another way, or says nothing about the job",
+    Fate.DROPPED: "Dropped: the job goes without, and the answer names it",
+    Fate.LATER: "Not yet: refused with `not_supported`",
+    Fate.REFUSED: "Refused, with the reason",
+}
+
+
+def sbatch_page() -> str:
+    """Every option of sbatch, by what becomes of it."""
+    lines = [
+        "# Options of sbatch",
+        "",
+        NOTE,
+        "What becomes of each `#SBATCH` option when a script is sent to",
+        "`POST /api/v1/jobs/intake/sbatch`: every one of Slurm 22.05 to 25.11, and Pyxis'. How to send",
+        "a script: [Submit an sbatch script](../how-to/sbatch.md).",
+    ]
+    for fate, title in _FATES.items():
+        lines += ["", f"## {title}", "", "| option | what becomes of it |", "|---|---|"]
+        lines += [
+            f"| {_written(option)} | {_cell(option.words)} |"
+            for option in sorted(SBATCH_OPTIONS.values(), key=lambda option: option.name)
+            if option.fate is fate
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _written(option: Option) -> str:
+    """Both names as they are written, and which releases know them."""
+    value = {Takes.NOTHING: "", Takes.VALUE: "=…", Takes.OPTIONAL: "[=…]"}[option.takes]
+    short = f"`-{option.short}`, " if option.short else ""
+    versions = f" ({option.versions})" if option.versions else ""
+    return f"{short}`{option.long}{value}`{versions}"
+
+
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|")

@@ -1,0 +1,117 @@
+"""What the caller and the federation add to a script: the tenant, and which GPU models will do."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from federation.core.spec.kinds import did_you_mean
+from federation.intake.sbatch.arguments import Given
+from federation.intake.sbatch.findings import Findings, line_pointer
+from federation.intake.sbatch.shape import gpu_kinds
+from kit.errors import FieldProblem
+
+MOST_FLAVORS = 16
+_MOST_SHOWN = 20
+_MODELS = re.compile(r"[\w.-]+(?:\|[\w.-]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Who submits to where, and when.
+
+    Attributes:
+        tenant: the path of the tenant, or why there is none.
+        now: the time of the request; `--begin=now+1hour` counts from it.
+        asked: the flavors that the caller named, best first.
+        entitled: the flavors that the tenant has quota for, best first.
+        models: the flavors by what a GPU is called: on a cluster or in the catalogue, lower case.
+    """
+
+    tenant: str | FieldProblem
+    now: datetime
+    asked: tuple[str, ...] = ()
+    entitled: tuple[str, ...] = ()
+    models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def tenant_of_account(
+    account: Given | None, found: Sequence[str], known: Sequence[str]
+) -> str | FieldProblem:
+    """The tenant that `--account` means: a path, or the last part of exactly one.
+
+    `found` are the tenants of that path or last part where the caller may submit, `known` some of
+    all those where they may.
+    """
+    there = f" You may submit to {_listed(known)}." if known else " You may submit nowhere."
+    if account is None:
+        detail = f"Say which tenant: ?tenant=, or a line such as #SBATCH --account=TENANT.{there}"
+        return FieldProblem("?tenant", "no_tenant", detail)
+    name = account.text.lower()
+    exact = [path for path in found if path == name]
+    if len(exact or found) == 1:
+        return (exact or list(found))[0]
+    where = f"line {account.line}, {account.option.long}"
+    if found:
+        detail = f"{where}: {name[:100]} may be {_listed(found)}. Write the whole path."
+        return FieldProblem(line_pointer(account.line), "ambiguous_tenant", detail)
+    detail = f"{where}: there is no tenant {name[:100]!r}.{there}"
+    return FieldProblem(line_pointer(account.line), "unknown_tenant", detail)
+
+
+def choose_flavors(given: Mapping[str, Given], place: Place, findings: Findings) -> list[str]:
+    """The acceptable flavors: those asked for, else those of the quota, narrowed by GPU types.
+
+    Empty where none is left, which is told unless the tenant is missing.
+    """
+    known = len(findings.problems)
+    left = place.asked or place.entitled
+    for one, kinds in _narrowings(given, place.models, findings):
+        named = {flavor for kind in kinds for flavor in place.models[kind]}
+        findings.origins["/flavors"] = one.line
+        if left and not named.intersection(left):
+            detail = f"{one.text[:60]} is {_listed(sorted(named))}, but {_source(place)} {_listed(left)}."
+            findings.refuse(one.line, "flavor_not_accepted", one.option.long, detail)
+        left = tuple(flavor for flavor in left if flavor in named)
+    if not left and len(findings.problems) == known and isinstance(place.tenant, str):
+        detail = (
+            f"{place.tenant} has no quota for any GPU model, nor has a tenant above it. "
+            "Ask its owner for quota, or name a model with ?flavor=."
+        )
+        findings.refuse(1, "no_flavor", "", detail)
+    return list(left[:MOST_FLAVORS])
+
+
+def _source(place: Place) -> str:
+    return "?flavor= names" if place.asked else f"{place.tenant} has quota for"
+
+
+def _narrowings(
+    given: Mapping[str, Given], models: Mapping[str, object], findings: Findings
+) -> Iterable[tuple[Given, list[str]]]:
+    """The options that name GPU models, with the models; what is none is told."""
+    for kind, one in gpu_kinds(given).items():
+        if kind in models:
+            yield one, [kind]
+        else:
+            near = did_you_mean(kind, models)
+            detail = f"No cluster has a GPU called {kind[:60]!r}.{near} There are {_listed(sorted(models))}."
+            findings.refuse(one.line, "unknown_gpu", one.option.long, detail)
+    wanted = given.get("constraint")
+    if wanted is None:
+        return
+    text = wanted.text.lower().strip("[]()")
+    kinds = text.split("|") if _MODELS.fullmatch(text) else []
+    if kinds and all(kind in models for kind in kinds):
+        yield wanted, kinds
+    else:
+        detail = (
+            f"{wanted.text[:60]!r} names no GPU model. Features of nodes are each cluster's own, "
+            "and Muster pins nodes by itself. Take the line out, or ask for a GPU model."
+        )
+        findings.refuse(wanted.line, "refused", wanted.option.long, detail)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_SHOWN])
+    return f"{shown} and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else shown

@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --gres=gpu:8
+#SBATCH --time=01:00:00
+python​ train.py
