@@ -199,10 +199,12 @@ def _job_of_request(request: Request, user: User, now: datetime) -> SbatchJob:
     """
     asked = many(request, "flavor")
     script = read_sbatch(body_of(request).get("text", ""))
-    tenant = _tenant(request.query_params.get("tenant"), script, user)
+    named = request.query_params.get("tenant")
+    tenant = _tenant(named, script, user)
     place = Place(
         tenant.path if isinstance(tenant, Tenant) else tenant,
         now,
+        is_named=named is not None,
         asked=asked,
         entitled=entitled_flavors(tenant, now) if isinstance(tenant, Tenant) else (),
         models=gpu_models(),

@@ -101,8 +101,12 @@ def test_an_account_names_the_tenant(world: World, quota: Quota, account: str, t
 
 
 def test_a_parameter_wins_over_the_account(world: World, quota: Quota) -> None:
-    answer = send(world.bob, SCRIPT.replace("--partition=gpu", "-A nowhere"), tenant=TEAM)
+    script = SCRIPT.replace("--partition=gpu", "-A nowhere")
+    answer = send(world.bob, script, tenant=TEAM)
     assert (answer.status_code, answer.json().get("tenant")) == (201, TEAM)
+    assert [d["option"] for d in answer.json()["intake"]["dropped"]] == ["--account"]
+    update_tenant(actor=None, tenant=world.team, changes={"is_open": False}, now=NOW)
+    assert spots(send(world.bob, script, tenant=TEAM)) == [("?tenant", "tenant_closed")]
 
 
 @pytest.mark.parametrize("account", ["nowhere", OTHER, "lab", "rivals"])

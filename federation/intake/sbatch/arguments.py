@@ -84,7 +84,6 @@ def _short(word: Word, words: Iterator[Word], findings: Findings) -> Iterator[Gi
     """Letters without a value may stand together; behind one with a value comes the value."""
     for at, letter in enumerate(word.text[1:], 2):
         option = SHORT.get(letter)
-        rest = word.text[at:]
         if option is None:
             detail = f"sbatch has no option -{_shown(letter)}."
             findings.refuse(word.line, "unknown_option", f"-{letter}", detail)
@@ -92,6 +91,7 @@ def _short(word: Word, words: Iterator[Word], findings: Findings) -> Iterator[Gi
         if option.takes is Takes.NOTHING:
             yield Given(word.line, option, None)
             continue
+        rest = word.text[at:]
         if rest or option.takes is Takes.OPTIONAL:
             yield Given(word.line, option, rest or None)
         else:

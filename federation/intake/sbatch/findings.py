@@ -52,7 +52,7 @@ class Findings:
 
     def warn(self, line: int, code: str, option: str, detail: str) -> None:
         """Something to mind: the job is taken all the same."""
-        if len(self.warnings) < MOST:
+        if not self.has_warned:
             self.warnings.append(Remark(code, line, option, detail))
 
     def drop(self, line: int, option: str, detail: str) -> None:
@@ -64,6 +64,11 @@ class Findings:
     def is_full(self) -> bool:
         """Whether more problems would not be told anyway."""
         return len(self.problems) >= MOST
+
+    @property
+    def has_warned(self) -> bool:
+        """Whether more warnings would not be told anyway."""
+        return len(self.warnings) >= MOST
 
     def ignored(self) -> str:
         """A hint, where a directive stands too late to count; else nothing."""

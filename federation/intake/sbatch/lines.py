@@ -16,7 +16,7 @@ _BLANKS = " \t\v\f\r"
 _SPACE = re.compile(r"[ \t\v\f\r]+")
 _MAGIC = ("#SBATCH", "#SLURM")
 _PARTED = re.compile(r"(?:het|pack)job(?=[ \t\v\f\r]|$)", re.IGNORECASE)
-_NEEDS_CARE = re.compile(r"[\"'\\#]")
+_NEEDS_CARE = re.compile(r"[\"'\\#]|(?:^|[ \t\v\f\r]):")
 _KEPT = re.compile(r"\\(.)")
 _PIECE = re.compile(
     r"""\\(?P<kept>.)|(?P<quote>["'])(?P<quoted>(?:[^\\]|\\.)*?)(?P=quote)"""
@@ -121,34 +121,54 @@ def _read_directive(line: str, number: int, words: list[Word], findings: Finding
     if not _NEEDS_CARE.search(rest):
         words.extend(Word(number, text) for text in _SPACE.split(rest) if text)
         return
-    split = split_words(rest)
-    if split is None:
-        findings.refuse(number, "unmatched_quote", "", "A quote is not closed.")
-        return
-    words.extend(Word(number, text) for text in split)
+    try:
+        words.extend(Word(number, text) for text in split_words(rest))
+    except DirectiveError as error:
+        findings.refuse(number, error.code, "#SBATCH", error.detail)
 
 
-def split_words(text: str) -> list[str] | None:
+class DirectiveError(ValueError):
+    """A directive that sbatch cannot read, or that its releases read differently."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code, self.detail = code, detail
+
+
+def split_words(text: str) -> list[str]:
     """The words of a directive: quotes group, a backslash keeps the next letter, `#` ends the line.
 
-    Quotes and backslashes go, also in the middle of a word; an empty word is none. None: a quote is
-    not closed.
+    Quotes and backslashes go, also in the middle of a word. An empty word in quotes ends the line.
+
+    Raises:
+        DirectiveError: a quote is not closed, a word begins with a colon, or a backslash keeps a
+            blank, which parts words before Slurm 24.05 and not since.
     """
     words: list[str] = []
     letters: list[str] = []
     for piece in _PIECE.finditer(text):
-        if piece["open"]:
-            return None
+        _check_piece(piece, is_first=not letters)
         if piece["comment"]:
             break
-        if piece["blank"]:
-            words.append("".join(letters))
-            letters = []
-        else:
+        if not piece["blank"]:
             quoted = _KEPT.sub(r"\1", piece["quoted"] or "")
             letters.append(piece["kept"] or piece["plain"] or quoted)
-    words.append("".join(letters))
-    return [word for word in words if word]
+        elif letters:
+            words.append("".join(letters))
+            letters = []
+            if not words[-1]:
+                break
+    return [word for word in (*words, "".join(letters)) if word]
+
+
+def _check_piece(piece: re.Match[str], *, is_first: bool) -> None:
+    if piece["open"]:
+        raise DirectiveError("unmatched_quote", "A quote is not closed.")
+    if is_first and (piece["plain"] or "").startswith(":"):
+        raise DirectiveError("invalid_directive", "A word begins with a colon; sbatch refuses it.")
+    if piece["kept"] and piece["kept"] in _BLANKS:
+        detail = "Releases of Slurm read a backslash before a blank differently. Write quotes."
+        raise DirectiveError("invalid_directive", detail)
 
 
 def _tell_late(read: Lines, findings: Findings) -> None:
@@ -157,5 +177,5 @@ def _tell_late(read: Lines, findings: Findings) -> None:
         line = read.body_from + read.body.count("\n", 0, late.start())
         detail = "It stands behind the first command, so sbatch ignores it. Move it up."
         findings.warn(line, "directive_ignored", "#SBATCH", detail)
-        if len(findings.warnings) >= 100:
+        if findings.has_warned:
             break

@@ -155,6 +155,8 @@ def _warn_of_variables(lines: Lines, findings: Findings) -> None:
     seen: set[str] = set()
     for found in _VARIABLE.finditer(lines.body):
         name = found[1]
+        if findings.has_warned:
+            return
         if name in seen:
             continue
         seen.add(name)

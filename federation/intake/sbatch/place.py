@@ -23,6 +23,7 @@ class Place:
     Attributes:
         tenant: the path of the tenant, or why there is none.
         now: the time of the request; `--begin=now+1hour` counts from it.
+        is_named: whether the request names the tenant, so that `--account` does not.
         asked: the flavors that the caller named, best first.
         entitled: the flavors that the tenant has quota for, best first.
         models: the flavors by what a GPU is called: on a cluster or in the catalogue, lower case.
@@ -30,6 +31,7 @@ class Place:
 
     tenant: str | FieldProblem
     now: datetime
+    is_named: bool = False
     asked: tuple[str, ...] = ()
     entitled: tuple[str, ...] = ()
     models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

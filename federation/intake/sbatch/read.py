@@ -108,7 +108,9 @@ def _body(script: Script, place: Place, findings: Findings) -> tuple[dict[str, A
     if isinstance(place.tenant, str):
         body["tenant"] = place.tenant
     account = script.account
-    if account is not None:
+    if account is not None and place.is_named:
+        findings.drop(account.line, account.option.long, "The request names the tenant.")
+    elif account is not None:
         findings.origins["/tenant"] = account.line
     if flavors := choose_flavors(given, place, findings):
         body["flavors"] = flavors

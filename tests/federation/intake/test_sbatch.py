@@ -178,6 +178,8 @@ REFUSED = [
     ("--", "invalid_directive"),
     ("-", "invalid_directive"),
     ("--comment='open", "unmatched_quote"),
+    ("--comment :", "invalid_directive"),
+    ("--comment=a\\ b", "invalid_directive"),
     ("hetjob", "heterogeneous_job"),
     ("PackJob", "heterogeneous_job"),
 ]  # fmt: skip
@@ -269,14 +271,15 @@ def test_known_mistakes_are_found(body: str, codes: list[str]) -> None:
         ("--a=x#y", ["--a=x"]),
         ('--a="x # y"', ["--a=x # y"]),
         ("--a='x y'z", ["--a=x yz"]),
-        (r"--a=x\ y", ["--a=x y"]),
+        (r"--a=x\"y", ['--a=x"y']),
         (r'--a="say \"hi\""', ['--a=say "hi"']),
         ("''", []),
-        ("--a='x", None),
+        ("--a=1 '' --b=2", ["--a=1"]),
+        ("--a=1 ':x' --b=:", ["--a=1", ":x", "--b=:"]),
         ("", []),
     ],
 )
-def test_words_are_split_as_sbatch_splits_them(text: str, words: list[str] | None) -> None:
+def test_words_are_split_as_sbatch_splits_them(text: str, words: list[str]) -> None:
     assert split_words(text) == words
 
 

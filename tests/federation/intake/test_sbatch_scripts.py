@@ -1,6 +1,7 @@
 """Scripts as people write them, each with the job or the refusal that it becomes."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from federation.intake.sbatch import SbatchJob, read_sbatch
 from tests.federation.intake.place import outcome, read
 
+MOST = (1 << 20) - 100
 SCRIPTS = sorted(Path(__file__).with_name("scripts").glob("*.sh"))
 
 
@@ -42,6 +44,26 @@ def test_two_megabytes_are_refused_at_once() -> None:
 def test_a_hundred_problems_are_enough() -> None:
     made = read("#!/bin/bash\n" + "#SBATCH --colour=red -y stray\n" * 30_000)
     assert len(made) == 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#SBATCH -" + "v" * MOST,
+        "#SBATCH " + "a " * (MOST // 2),
+        "#SBATCH " + "\"'" * (MOST // 2),
+        "#SBATCH --mem=1\n" * (MOST // 16),
+        "#SBATCH --export=" + "a" * MOST + '\\"',
+        "#SBATCH --gpus=8 --time=60\ntorchrun 'x\n" + "a b\n" * (MOST // 4),
+        "true\n" + "#SBATCH -x\n" * (MOST // 11),
+    ],
+    ids=["flags", "words", "quotes", "repeated", "export", "open quote", "late"],
+)
+def test_the_time_that_a_script_takes_grows_with_its_length_only(text: str) -> None:
+    """A megabyte of what could be quadratic: minutes if it were, some tenths of a second else."""
+    began_s = time.process_time()
+    read("#!/bin/sh\n" + text)
+    assert time.process_time() - began_s < 8
 
 
 def test_the_script_for_sixteen_nodes_is_warned_about() -> None:
