@@ -76,11 +76,52 @@ class Foreign:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """One simulated cluster. Delays are wall milliseconds and are not divided by `speed`."""
+class Token:
+    """A bearer token of a Volcano cluster, its owner, and what it may.
+
+    A right is `[group, resource, verb]`, everywhere, or with a namespace as the fourth; "*" is any.
+    """
+
+    token: str
+    user: str = "admin"
+    rights: list[list[str]] = field(default_factory=lambda: [["*", "*", "*"]])
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of a Volcano cluster; amounts by resource, as quantities."""
 
     name: str
-    jwt_key_file: str
+    capability: dict[str, str] = field(default_factory=dict)
+    deserved: dict[str, str] = field(default_factory=dict)
+    parent: str = "root"
+    reclaimable: bool = True
+
+
+@dataclass(frozen=True)
+class Volcano:
+    """What only a cluster of kind `volcano` has. Queues `root` and `default` are always there."""
+
+    tokens: list[Token] = field(default_factory=list)
+    namespaces: list[str] = field(default_factory=lambda: ["team"])
+    queues: list[Queue] = field(default_factory=list)
+    priority_classes: dict[str, int] = field(default_factory=dict)
+    gpu_resource: str = "nvidia.com/gpu"
+    schedule_period_ms: int = 1000
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One simulated cluster. Delays are wall milliseconds and are not divided by `speed`.
+
+    `kind` is `slurm`, which needs `jwt_key_file`, or `volcano`, which needs tokens. Volcano takes
+    nodes, GPUs, tiers and the clock from here and leaves partitions, accounts, users, qos, foreign
+    load and the state file alone.
+    """
+
+    name: str
+    jwt_key_file: str = ""
+    kind: str = "slurm"
     port: int = 0
     host: str = "127.0.0.1"
     nodes: int = 16
@@ -118,6 +159,7 @@ class Cluster:
     accounting_lag_ms: int = 500
     skew_ms: int = 0
     controller_timeout_ms: int = 4000
+    volcano: Volcano = field(default_factory=Volcano)
 
     @property
     def prefix(self) -> str:
@@ -169,6 +211,22 @@ def _check(cluster: Cluster) -> None:
     sizes = [t.nodes for t in cluster.tiers]
     if any(size < 1 for s in sizes for size in (s if isinstance(s, list) else [s])):
         raise ConfigError(f"{where}: a tier has blocks of at least one node")
+    _check_kind(cluster, where)
+
+
+def _check_kind(cluster: Cluster, where: str) -> None:
+    if cluster.kind not in {"slurm", "volcano"}:
+        raise ConfigError(f'{where}: kind is "slurm" or "volcano"')
+    if cluster.kind == "slurm":
+        if not cluster.jwt_key_file:
+            raise ConfigError(f"{where}: jwt_key_file: is needed")
+        return
+    if not cluster.volcano.tokens:
+        raise ConfigError(f"{where}: volcano/tokens: at least one is needed")
+    if cluster.volcano.schedule_period_ms < 1:
+        raise ConfigError(f"{where}: volcano/schedule_period_ms: at least 1")
+    if any(len(right) not in {3, 4} for t in cluster.volcano.tokens for right in t.rights):
+        raise ConfigError(f"{where}: volcano/tokens: a right has three or four words")
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:

@@ -21,33 +21,33 @@ from simulator.slurm.cache import RowCache
 SAVE_INTERVAL_MS = 2000
 
 
-class Running:
-    """A cluster being simulated. With `clock: "manual"` time stands still until it is advanced."""
+class Timed:
+    """What clusters of every kind have: configuration, faults, and a clock.
+
+    With `clock: "manual"` time stands still until it is advanced.
+    """
 
     def __init__(self, config: Cluster) -> None:
-        """Read key and saved state; ConfigError if the key cannot be read."""
+        """Start the clock."""
         self.config = config
-        self.key = read_key(config)
         self.faults = FaultBoard()
-        self.rows = RowCache()
         self.pause: Callable[[int], Awaitable[None]] = _sleep
+        self.late: list[tuple[int, int, Callable[[], None]]] = []
+        self.manual_ms = config.start_ms
         self._count = 0
-        self._late: list[tuple[int, int, Callable[[], None]]] = []
-        self._manual_ms = config.start_ms
-        self._saved: tuple[int, int] | None = None
-        self.world = self._restore() or new_world(config, self._clock_ms())
-        self._manual_ms = max(self._manual_ms, self.world.now_ms)
 
-    def _clock_ms(self) -> int:
+    def clock_ms(self) -> int:
+        """What the clock outside says."""
         if self.config.clock == "manual":
-            return self._manual_ms
+            return self.manual_ms
         return time.time_ns() // 1_000_000
 
     def now_ms(self) -> int:
-        """The cluster's time, never behind the world's; the world is brought up to it."""
-        now = max(self._clock_ms(), self.world.now_ms)
-        advance(self.world, now)
-        return now
+        """The cluster's time; the cluster is brought up to it."""
+        raise NotImplementedError
+
+    def save(self) -> None:
+        """Write the state file, if this kind of cluster has one."""
 
     def advance_ms(self, by_ms: int) -> int:
         """Let a manual clock go on; ValueError with a wall clock."""
@@ -55,25 +55,44 @@ class Running:
             raise ValueError("the clock is not manual")
         if by_ms < 0:
             raise ValueError("ms: time does not run backwards; see clock/jump")
-        target_ms = self._manual_ms + by_ms
-        while self._late and self._late[0][0] <= target_ms:
-            due_ms, _, act = heapq.heappop(self._late)
-            self._manual_ms = max(self._manual_ms, due_ms)
+        target_ms = self.manual_ms + by_ms
+        while self.late and self.late[0][0] <= target_ms:
+            due_ms, _, act = heapq.heappop(self.late)
+            self.manual_ms = max(self.manual_ms, due_ms)
             act()
-        self._manual_ms = max(self._manual_ms, target_ms)
+        self.manual_ms = max(self.manual_ms, target_ms)
         return self.now_ms()
 
     def later(self, due_ms: int, act: Callable[[], None]) -> None:
         """Do something when a manual clock gets there, in order of time."""
         self._count += 1
-        heapq.heappush(self._late, (due_ms, self._count, act))
+        heapq.heappush(self.late, (due_ms, self._count, act))
+
+
+class Running(Timed):
+    """A Slurm cluster being simulated."""
+
+    def __init__(self, config: Cluster) -> None:
+        """Read key and saved state; ConfigError if the key cannot be read."""
+        super().__init__(config)
+        self.key = read_key(config)
+        self.rows = RowCache()
+        self._saved: tuple[int, int] | None = None
+        self.world = self._restore() or new_world(config, self.clock_ms())
+        self.manual_ms = max(self.manual_ms, self.world.now_ms)
+
+    def now_ms(self) -> int:
+        """The cluster's time, never behind the world's; the world is brought up to it."""
+        now = max(self.clock_ms(), self.world.now_ms)
+        advance(self.world, now)
+        return now
 
     def reset(self) -> None:
         """Forget everything: jobs, accounting, faults, state of nodes."""
         self.faults.clear()
         self.rows = RowCache()
-        self._late.clear()
-        self.world = new_world(self.config, max(self._clock_ms(), self.world.now_ms))
+        self.late.clear()
+        self.world = new_world(self.config, max(self.clock_ms(), self.world.now_ms))
 
     def save(self) -> None:
         """Write the state file, if there is one and anything changed; all of it or nothing."""

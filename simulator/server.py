@@ -19,15 +19,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from simulator.config import Cluster, Config, ConfigError
 from simulator.control import answer_control
-from simulator.runtime import SAVE_INTERVAL_MS, Running
+from simulator.kubernetes import app as kubernetes
+from simulator.runtime import SAVE_INTERVAL_MS, Running, Timed
 from simulator.slurm.app import serve
 from simulator.slurm.calls import DropConnection
+from simulator.volcano.cluster import VolcanoCluster
 
 Transports = dict[tuple[str, int], asyncio.Transport]
 
 
+def begin(config: Cluster) -> Timed:
+    """A cluster of the configured kind in operation."""
+    return VolcanoCluster(config) if config.kind == "volcano" else Running(config)
+
+
 def build_app(
-    cluster: Running,
+    cluster: Timed,
     transports: Transports | None = None,
     shut: Callable[[int], None] | None = None,
 ) -> ASGIApp:
@@ -42,10 +49,10 @@ def build_app(
         request = Request(scope, receive)
         try:
             response = await respond(cluster, request)
+            await response(scope, receive, send)
         except DropConnection as drop:
             await _drop(drop, request, transports or {}, send)
             return
-        await response(scope, receive, send)
         if cluster.faults.refuse_ms and shut is not None:
             shut(cluster.faults.refuse_ms)
             cluster.faults.refuse_ms = 0
@@ -55,12 +62,16 @@ def build_app(
     return root
 
 
-async def respond(cluster: Running, request: Request) -> Response:
+async def respond(cluster: Timed, request: Request) -> Response:
     """Answer a request to the cluster or its side door; DropConnection if there is no answer."""
     if cluster.config.control and request.url.path.startswith("/_control"):
         body = await request.body()
         result = answer_control(cluster, request.method, request.url.path, body)
         return Response(result.text, result.status, media_type=result.content_type)
+    if isinstance(cluster, VolcanoCluster):
+        return await kubernetes.serve(cluster, request)
+    if not isinstance(cluster, Running):
+        raise TypeError(f"no server for {type(cluster).__name__}")
     return await serve(cluster, request)
 
 
@@ -108,7 +119,7 @@ def _protocol(transports: Transports) -> type[asyncio.Protocol]:
 class ClusterServer(uvicorn.Server):
     """One cluster's server; signals are handled once for all, by `run`."""
 
-    def __init__(self, cluster: Running) -> None:
+    def __init__(self, cluster: Timed) -> None:
         """Prepare to listen where the cluster's configuration says."""
         self.transports: Transports = {}
         self.cluster = cluster
@@ -182,7 +193,7 @@ class Fleet:
 
     def __init__(self, config: Config) -> None:
         """Read keys and saved states; ConfigError if one cannot be read."""
-        self.servers = [ClusterServer(Running(cluster)) for cluster in config.clusters]
+        self.servers = [ClusterServer(begin(cluster)) for cluster in config.clusters]
         self._stopping = asyncio.Event()
 
     async def run(self, ready: Callable[[dict[str, int]], None]) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 from simulator.engine.commands import INVALID_JOB
 from simulator.engine.model import RefusedError, World
-from simulator.runtime import Running
+from simulator.runtime import Running, Timed
 
 Json = dict[str, Any]
 Deed = Callable[..., Json]
 
 
-def call(deed: Deed, cluster: Running, data: Json) -> Json:
+def call(deed: Deed, cluster: Timed, data: Json) -> Json:
     """Do a deed with the values of a JSON body; ValueError or TypeError if they do not fit."""
     hints = typing.get_type_hints(deed)
     for name, value in data.items():
