@@ -83,6 +83,7 @@ class Environment:
 # Read by test and demo scripts, not by the service.
 OTHER_VARIABLES = frozenset(
     {
+        "MUSTER_LIVE_KUBERNETES",
         "MUSTER_LIVE_SLURM",
         "MUSTER_KILL_SECONDS",
         "MUSTER_KILL_SEED",

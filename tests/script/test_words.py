@@ -129,7 +129,6 @@ def test_a_port_that_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--live", "kubernetes"], "comes with the Volcano backend, in a later version"),
         (["--live-only"], "--live-only needs --live"),
         (["--live", "nomad"], "invalid choice: 'nomad'"),
     ],
