@@ -72,7 +72,10 @@ def choose_flavors(given: Mapping[str, Given], place: Place, findings: Findings)
         named = {flavor for kind in kinds for flavor in place.models[kind]}
         findings.origins["/flavors"] = one.line
         if left and not named.intersection(left):
-            detail = f"{one.text[:60]} is {_listed(sorted(named))}, but {_source(place)} {_listed(left)}."
+            detail = (
+                f"{one.text[:60]} is {_listed(sorted(named))}, "
+                f"but {_source(place)} {_listed(left)}."
+            )
             findings.refuse(one.line, "flavor_not_accepted", one.option.long, detail)
         left = tuple(flavor for flavor in left if flavor in named)
     if not left and len(findings.problems) == known and isinstance(place.tenant, str):
@@ -97,7 +100,8 @@ def _narrowings(
             yield one, [kind]
         else:
             near = did_you_mean(kind, models)
-            detail = f"No cluster has a GPU called {kind[:60]!r}.{near} There are {_listed(sorted(models))}."
+            there = _listed(sorted(models))
+            detail = f"No cluster has a GPU called {kind[:60]!r}.{near} There are {there}."
             findings.refuse(one.line, "unknown_gpu", one.option.long, detail)
     wanted = given.get("constraint")
     if wanted is None:

@@ -154,12 +154,8 @@ class _Asked:
         if isinstance(gpus, Gpus):
             self.counts[name] = gpus.count
         elif gpus is None:
-            self._invalid(
-                name,
-                "one GPU model, such as gpu:8 or gpu:h100:8"
-                if name == "gres"
-                else "a number of GPUs of one model, such as 8 or h100:8",
-            )
+            form = "gpu:8 or gpu:h100:8" if name == "gres" else "8 or h100:8"
+            self._invalid(name, f"a number of GPUs of one model, such as {form}")
         else:
             detail = f"Muster counts whole GPUs (gpu), not {gpus[:60]!r}."
             self.findings.refuse(one.line, "not_supported", one.option.long, detail)
@@ -171,7 +167,10 @@ class _Asked:
         if span and int(span[1]) == int(span[2]):
             count = int(span[1]) or None
         if count is None and one.text and _LIST.fullmatch(one.text) and not one.text.isdigit():
-            detail = f"Several numbers of nodes ({one.text[:60]}) make an elastic job, which is not supported yet. Give one number."
+            detail = (
+                f"Several numbers of nodes ({one.text[:60]}) make an elastic job, which is not "
+                "supported yet. Give one number."
+            )
             self.findings.refuse(one.line, "not_supported", one.option.long, detail)
         else:
             self._keep(name, count, "one number of nodes")
@@ -204,14 +203,23 @@ class _Asked:
             if counts["gpus"] % each:
                 self._uneven("gpus", f"{counts['gpus']} GPUs are no multiple of {each} a node")
             return max(counts["gpus"] // each, 1)
-        tasks, each = counts.get("ntasks", 1), counts.get("ntasks-per-node", 0)
+        tasks, each = self._all_tasks(), counts.get("ntasks-per-node", 0)
         if not each and "gpus-per-task" in counts and self._per_node():
             each = self._per_node() // max(counts["gpus-per-task"], 1)
-        if each and "ntasks" in counts:
+        if each and tasks:
             if tasks > each and tasks % each:
-                self._uneven("ntasks", f"{tasks} tasks are no multiple of {each} a node")
+                name = "ntasks" if "ntasks" in counts else "gpus"
+                self._uneven(name, f"{tasks} tasks are no multiple of {each} a node")
             return max(tasks // each, 1)
         return self._one_node()
+
+    def _all_tasks(self) -> int:
+        """Tasks of the whole job, as said or as the total of its GPUs says; 0 = neither."""
+        counts = self.counts
+        if "ntasks" in counts:
+            return counts["ntasks"]
+        gpus, share = counts.get("gpus", 0), counts.get("gpus-per-task", 0)
+        return gpus // share if share else gpus * counts.get("ntasks-per-gpu", 0)
 
     def _one_node(self) -> int:
         counts = self.counts
@@ -219,7 +227,8 @@ class _Asked:
         total = counts.get("gpus", tasks * counts.get("gpus-per-task", 0))
         line = self._line("gpus", "gpus-per-task", "ntasks")
         if total > _ONE_NODE:
-            detail = f"{total} GPUs on how many nodes? Add a line such as #SBATCH --nodes={-(-total // 8)}."
+            likely = -(-total // 8)
+            detail = f"{total} GPUs on how many nodes? Add a line such as #SBATCH --nodes={likely}."
             self.findings.refuse(line, "no_nodes", "--nodes", detail)
             raise _UnusableError
         if total or tasks > 1:
@@ -328,7 +337,10 @@ class _Asked:
         for name, amount in amounts.items():
             if amount:
                 return amount * {"mem": 1, "mem-per-gpu": gpus, "mem-per-cpu": cpus}[name]
-            detail = "0 asks for all memory of a node; the cluster's own rule holds. Name an amount to be sure of it."
+            detail = (
+                "0 asks for all memory of a node; the cluster's own rule holds. "
+                "Name an amount to be sure of it."
+            )
             self.findings.drop(self.given[name].line, f"--{name}", detail)
         return None
 

@@ -114,6 +114,46 @@ def test_an_option_becomes_a_field(given: str, path: str, value: object) -> None
     assert field(got["job"], path) == value
 
 
+SHAPES = [
+    ("--gres=gpu:4", (1, 4, 1)),
+    ("--gpus=8", (1, 8, 1)),
+    ("--gpus=h100:16 --nodes=2", (2, 8, 1)),
+    ("--gpus=16 --ntasks-per-node=8 --gpus-per-task=1", (2, 8, 8)),
+    ("--gpus=16 --ntasks-per-node=8 --ntasks-per-gpu=1", (2, 8, 8)),
+    ("--ntasks=16 --ntasks-per-gpu=1 --nodes=2", (2, 8, 8)),
+    ("--ntasks=16 --ntasks-per-node=4 --gpus-per-task=2", (4, 8, 4)),
+    ("--nodes=2 --gpus-per-task=4", (2, 4, 1)),
+    ("--ntasks=4 --gpus-per-task=2", (1, 8, 4)),
+    ("--gres=gpu:8 --ntasks=8", (1, 8, 8)),
+    ("--gres=gpu", (1, 1, 1)),
+    ("--gres=gpu:h100", (1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize(("given", "shape"), SHAPES, ids=lambda item: str(item)[:50])
+def test_ways_to_ask_for_a_shape(given: str, shape: tuple[int, int, int]) -> None:
+    spec = read(script("#SBATCH --time=60", f"#SBATCH {given}")).spec
+    assert (spec.gang.nodes, spec.gang.gpus_per_node, spec.run.tasks_per_node) == shape
+
+
+NO_SHAPE = [
+    ("--gpus=64", "no_nodes"),
+    ("--ntasks=64 --gpus-per-task=1", "no_nodes"),
+    ("--gpus=10 --ntasks-per-node=8 --gpus-per-task=1", "uneven"),
+    ("--gres=gpu:0", "no_gpus"),
+    ("--gpus=0 -N2", "no_gpus"),
+    ("--gres=none", "no_gpus"),
+    ("--gpus-per-task=0", "no_gpus"),
+    ("-n 8 -N2", "no_gpus"),
+]
+
+
+@pytest.mark.parametrize(("given", "code"), NO_SHAPE, ids=lambda item: str(item)[:50])
+def test_what_is_no_shape(given: str, code: str) -> None:
+    got = outcome(script("#SBATCH --time=60", f"#SBATCH {given}"))
+    assert [found for _, found in got["refused"]] == [code]
+
+
 REFUSED = [
     ("--nodes=0", "invalid_value"),
     ("--nodes=many", "invalid_value"),
