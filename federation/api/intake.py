@@ -10,10 +10,8 @@ from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounting.core.costs import JobCost, worst_case
-from accounting.core.rating import PriceBook
-from accounting.selectors.prices import DEFAULT_CURRENCY
-from federation.api.documents import JOB, JOB_BODY, job_document
+from federation.api.documents import JOB, JOB_BODY
+from federation.api.jobs import new_documents
 from federation.intake.sbatch import (
     Place,
     SbatchJob,
@@ -22,8 +20,6 @@ from federation.intake.sbatch import (
     read_sbatch,
     tenant_of_account,
 )
-from federation.models import Job
-from federation.selectors.ahead import usage_ahead
 from federation.selectors.intake import (
     entitled_flavors,
     gpu_models,
@@ -170,7 +166,7 @@ class Sbatch(Endpoint):
         def act() -> Answer:
             with _telling_lines(made):
                 taken = submit_jobs(user=user, specs=[made.spec], now=now)
-            job = _new_document(taken.jobs[0], taken.book, now)
+            (job,) = new_documents(taken)
             return Answer(201, {**job, "intake": _remarks(made)})
 
         return _located(request, answer_creating(request, _ROUTE, act))
@@ -245,10 +241,3 @@ def _remarks(made: SbatchJob) -> dict[str, Any]:
         "warnings": [remark.to_json() for remark in made.warnings],
         "dropped": [remark.to_json() for remark in made.dropped],
     }
-
-
-def _new_document(job: Job, book: PriceBook, now: datetime) -> dict[str, Any]:
-    """A job that was queued just now: nothing was tried, ranked or used yet."""
-    worst = worst_case(usage_ahead(job, None, now), book)
-    cost = JobCost(book.currency or DEFAULT_CURRENCY, worst_case_nano=worst)
-    return job_document(job, attempt=None, position=None, cost=cost)

@@ -141,7 +141,7 @@ class Jobs(Endpoint):
         user = user_of(request)
 
         def act() -> Answer:
-            return Answer(201, _new_documents(submit_jobs(user=user, specs=[spec], now=clock()))[0])
+            return Answer(201, new_documents(submit_jobs(user=user, specs=[spec], now=clock()))[0])
 
         response = answer_creating(request, "POST /jobs", act)
         response["Location"] = f"{request.path}/{response.data['id']}"
@@ -167,7 +167,7 @@ class Batch(Endpoint):
 
         def act() -> Answer:
             taken = submit_jobs(user=user, specs=specs, now=clock(), is_batch=True)
-            return Answer(201, {"jobs": _new_documents(taken)})
+            return Answer(201, {"jobs": new_documents(taken)})
 
         return answer_creating(request, "POST /jobs/batch", act)
 
@@ -316,7 +316,7 @@ def _rendered(
     ]
 
 
-def _new_documents(taken: Taken) -> list[dict[str, Any]]:
+def new_documents(taken: Taken) -> list[dict[str, Any]]:
     """Jobs that were queued just now: nothing was tried, ranked or used yet. No query.
 
     Equal asks of one tenant have one worst case.
