@@ -23,10 +23,8 @@ from clusters.backends.slurm.errors import (
 )
 from clusters.backends.slurm.values import Json, parsed
 from clusters.backends.slurm.versions import DIALECTS, Dialect, newest_known
-from clusters.backends.slurm.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError
+from clusters.backends.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError, lost
 from clusters.core.backend import (
-    BackendAmbiguousError,
-    BackendError,
     BackendUnavailableError,
     Connection,
 )
@@ -241,16 +239,9 @@ class SlurmClient:
             words = "not called: it did not answer another call"
             raise BackendUnavailableError(words, code="held_back") from None
         except WireError as error:
-            raise _from_wire(error, is_write=is_write) from error
+            raise lost(error, is_write=is_write) from error
         took_s = time.monotonic() - begun
         return _read(answer, is_write=is_write, took_s=took_s, fine=frozenset(fine))
-
-
-def _from_wire(error: WireError, *, is_write: bool) -> BackendError:
-    """Before the connection stood nothing was sent; afterwards a write may have been done."""
-    if is_write and error.was_sent:
-        return BackendAmbiguousError(str(error), code="lost")
-    return BackendUnavailableError(str(error), code="lost" if error.was_sent else "unreachable")
 
 
 def _retry_after_s(answer: Answer) -> float | None:

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from clusters.backends.slurm.client import SlurmClient
-from clusters.backends.slurm.wire import KeptWire, WireError
+from clusters.backends.wire import KeptWire, WireError
 from clusters.core.backend import BackendAmbiguousError, BackendUnavailableError, Connection
 from tests.clusters.backends.test_wire import ASK, OK, heard
 

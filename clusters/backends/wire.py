@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from clusters.core.backend import BackendAmbiguousError, BackendError, BackendUnavailableError
+
 _CHUNK = 1 << 16
 
 
@@ -28,6 +30,13 @@ class WireError(Exception):
     def __init__(self, words: str, *, was_sent: bool) -> None:
         super().__init__(words)
         self.was_sent = was_sent
+
+
+def lost(error: WireError, *, is_write: bool) -> BackendError:
+    """Before the connection stood nothing was sent; afterwards a write may have been done."""
+    if is_write and error.was_sent:
+        return BackendAmbiguousError(str(error), code="lost")
+    return BackendUnavailableError(str(error), code="lost" if error.was_sent else "unreachable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,9 @@ class Wire(Protocol):
 class KeptWire:
     """Plain HTTP/1.1 with connections kept between exchanges."""
 
-    def __init__(self, endpoint: str, connect_s: float) -> None:
+    def __init__(self, endpoint: str, connect_s: float, authority: str = "") -> None:
+        """`authority` is the one to trust (PEM), "" = the public ones and this machine's."""
+        self._authority = authority
         self._url = urlsplit(endpoint)
         self._base = self._url.path.rstrip("/")
         self._connect_s = connect_s
@@ -127,7 +138,11 @@ class KeptWire:
 
     @cached_property
     def _trust(self) -> ssl.SSLContext:
-        """The public authorities, and those of this machine or of SSL_CERT_FILE."""
+        """The cluster's own authority; without one the public ones, and those of this machine or
+        of SSL_CERT_FILE.
+        """
+        if self._authority:
+            return ssl.create_default_context(cadata=self._authority)
         context = httpx.create_ssl_context(trust_env=False)
         context.load_default_certs()
         return context
