@@ -1,0 +1,175 @@
+"""The Volcano backend: the protocol's verbs over the Kubernetes API."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clusters.backends.volcano.client import KubernetesClient, path_of
+from clusters.backends.volcano.errors import EXISTS, GONE
+from clusters.backends.volcano.reading import Lists, Pods, observation
+from clusters.backends.volcano.translate import FENCE, MARK, owner_mark, vcjob
+from clusters.core.backend import (
+    BackendAmbiguousError,
+    BackendError,
+    BackendRejectedError,
+    Submitted,
+)
+from clusters.core.gang import Gang
+from clusters.core.observation import Observation
+
+Json = dict[str, Any]
+
+CORE, BATCH, BUS = "api/v1", "apis/batch.volcano.sh/v1alpha1", "apis/bus.volcano.sh/v1alpha1"
+SCHEDULING, TOPOLOGY = "apis/scheduling.volcano.sh/v1beta1", "apis/topology.volcano.sh/v1alpha1"
+_OVER = {"Aborted", "Completed", "Failed", "Terminated"}
+# What was seen of pods, by cluster: a backend is made for each task, and a killed pod leaves nothing.
+_PODS: dict[tuple[str, str], Pods] = {}
+
+
+def forget_pods() -> None:
+    """As a process that begins: what pods of ours did until now is not known."""
+    _PODS.clear()
+
+
+class VolcanoBackend:
+    """One Kubernetes cluster with Volcano. Jobs live in the namespaces of option `namespaces`."""
+
+    def __init__(self, client: KubernetesClient) -> None:
+        self._client = client
+        self._options = client.connection.options
+        self._mark = owner_mark(self._options)
+
+    def close(self) -> None:
+        """Close the connections it keeps alive."""
+        self._client.close()
+
+    def observe(
+        self, now_ms: int, fences: Sequence[str], since_ms: int | None = None
+    ) -> Observation:
+        """Everything by lists in pages. `fences` and `since_ms` need no look-up of their own: a job
+        stays in the list until it is deleted.
+        """
+        client = self._client
+        lists = Lists(
+            nodes=client.items(path_of(CORE, "nodes")),
+            hypernodes=self._hypernodes(),
+            queues=client.items(path_of(SCHEDULING, "queues")),
+            jobs=self._everywhere(BATCH, "jobs"),
+            groups=self._everywhere(SCHEDULING, "podgroups"),
+            pods=client.items(path_of(CORE, "pods")),
+        )
+        connection = client.connection
+        pods = _PODS.setdefault((connection.name, connection.endpoint), Pods())
+        cluster_ms = now_ms if client.date_ms is None else client.date_ms
+        return observation(lists, pods, self._options, begun_ms=now_ms, cluster_ms=cluster_ms)
+
+    def submit(self, gang: Gang, *, is_repeat: bool = True, known_as: str = "") -> Submitted:
+        """Make the job once: its name is the attempt's, and Kubernetes takes no second one.
+
+        So a create that finds the name taken has happened before, if the labels are ours; an object
+        of somebody else's is left alone. What was `known_as` a uid once is never made anew.
+
+        Raises:
+            BackendAmbiguousError: the answer was lost; call again with `is_repeat`.
+            BackendUnavailableError: not reached.
+            BackendRejectedError: refused in the cluster's own words, or the name is not ours.
+        """
+        found = self._find(gang.fence, gang.account) if is_repeat else None
+        if found is None and known_as:
+            return Submitted(known_as)
+        if found is None:
+            found = self._make(gang)
+        if not self._is_ours(found, gang.fence):
+            words = f"a job named {gang.fence} is there that is not Muster's"
+            raise BackendRejectedError(words, code="not_ours")
+        return Submitted(found["metadata"]["uid"])
+
+    def _make(self, gang: Gang) -> Json:
+        """The new job, or the one that has its name."""
+        job = vcjob(gang, self._options, self._client.connection.name)
+        path = path_of(BATCH, "jobs", gang.account)
+        try:
+            self._client.create(path, job, dryRun="All")  # the webhooks' word, before anything is
+            return self._client.create(path, job)
+        except BackendRejectedError as error:
+            if error.code != EXISTS:
+                raise
+            found = self._find(gang.fence, gang.account)
+        if found is None:
+            raise BackendAmbiguousError("it was there, and is gone", code=GONE)
+        return found
+
+    def cancel(self, fence: str, account: str) -> None:
+        """Abort the attempt's job; what is over, absent or not ours is left alone.
+
+        A Command is gone before it is carried out, so that only the job's phase tells: who asks again
+        until the phase shows it, loses nothing (volcano-observed 6).
+        """
+        job = self._find(fence, account)
+        if job is None or not self._is_ours(job, fence):
+            return
+        if ((job.get("status") or {}).get("state") or {}).get("phase") in _OVER:
+            return
+        target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": fence}
+        target["uid"] = job["metadata"]["uid"]
+        body = {
+            "apiVersion": "bus.volcano.sh/v1alpha1",
+            "kind": "Command",
+            "metadata": {"generateName": "mst-abort-"},
+            "action": "AbortJob",
+            "target": target,
+            "reason": "Muster",
+        }
+        self._client.create(path_of(BUS, "commands", account), body)
+
+    def drain(self, nodes: Sequence[str], reason: str) -> None:
+        """Cordon nodes: what runs there goes on. The reason stands in an annotation."""
+        for node in nodes:
+            self._cordon(node, is_shut=True, reason=reason)
+
+    def undrain(self, nodes: Sequence[str]) -> None:
+        """Uncordon nodes."""
+        for node in nodes:
+            self._cordon(node, is_shut=False, reason=None)
+
+    def reclassify(self, fence: str, account: str, service_class: str) -> None:
+        """Give the job another priority class; pods that run keep the one they began with."""
+        job = self._find(fence, account)
+        if job is not None and self._is_ours(job, fence):
+            body = {"spec": {"priorityClassName": service_class}}
+            self._client.merge(path_of(BATCH, "jobs", account, fence), body)
+
+    def _cordon(self, node: str, *, is_shut: bool, reason: str | None) -> None:
+        body = {
+            "metadata": {"annotations": {"muster/drained": reason}},
+            "spec": {"unschedulable": is_shut or None},
+        }
+        self._client.merge(path_of(CORE, "nodes", name=node), body)
+
+    def _everywhere(self, group: str, kind: str) -> list[Json]:
+        """A kind's objects in all namespaces where jobs of ours may be."""
+        spaces = self._options.get("namespaces", "").split(",")
+        found: list[Json] = []
+        for space in sorted({space.strip() for space in spaces if space.strip()}):
+            found += self._client.items(path_of(group, kind, space))
+        return found
+
+    def _hypernodes(self) -> list[Json]:
+        """The HyperNodes; a cluster without their definition has no topology."""
+        try:
+            return self._client.items(path_of(TOPOLOGY, "hypernodes"))
+        except BackendError as error:
+            if error.code != GONE:
+                raise
+            return []
+
+    def _find(self, fence: str, account: str) -> Json | None:
+        try:
+            return self._client.get(path_of(BATCH, "jobs", account, fence))
+        except BackendRejectedError as error:
+            if error.code != GONE:
+                raise
+            return None
+
+    def _is_ours(self, job: Mapping[str, Any], fence: str) -> bool:
+        labels = job["metadata"].get("labels") or {}
+        return labels.get(FENCE) == fence and labels.get(MARK) == self._mark

@@ -1,0 +1,166 @@
+"""The HTTP side: a bearer token, deadlines, pages, and replies turned into the protocol's errors.
+
+Raw JSON over the connections that Slurm's backend uses, too: lists of thousands of objects are read
+as plain dictionaries, of which a model of each would cost many times as much.
+"""
+
+import json
+import weakref
+from collections.abc import Mapping
+from email.utils import mktime_tz, parsedate_tz
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+import msgspec
+
+from clusters.backends.volcano.errors import EXPIRED, error_of, refusal
+from clusters.backends.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError, lost
+from clusters.core.backend import (
+    BackendAmbiguousError,
+    BackendUnavailableError,
+    Connection,
+)
+from kit.gate import GateShutError
+
+Json = dict[str, Any]
+
+PAGE = 500
+_TRIES = 3  # of a list whose pages expired: the server keeps a version for five minutes
+_MERGE = "application/merge-patch+json"
+_DECODE = msgspec.json.Decoder()
+
+
+class KubernetesClient:
+    """Calls to one API server. Safe to share between threads.
+
+    The connection's secret is a bearer token. Options: `authority` (PEM of the one that signed the
+    server's certificate), `timeout_s` (whole call, default 20), `connect_timeout_s` (3).
+    """
+
+    def __init__(
+        self, connection: Connection, *, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self.connection = connection
+        self._transport = transport
+        self.date_ms: int | None = None  # the server's clock in its last answer, whole seconds
+
+    @cached_property
+    def timeout_s(self) -> float:
+        """The deadline of one call."""
+        return float(self.connection.options.get("timeout_s", "20"))
+
+    @cached_property
+    def _wire(self) -> Wire:
+        options, endpoint = self.connection.options, self.connection.endpoint
+        connect_s = float(options.get("connect_timeout_s", "3"))
+        wire: Wire = (
+            KeptWire(endpoint, connect_s, options.get("authority", ""))
+            if self._transport is None
+            else HttpxWire(endpoint, connect_s, self._transport)
+        )
+        weakref.finalize(self, wire.close)
+        return wire
+
+    def close(self) -> None:
+        """Close the connections it keeps alive."""
+        self._wire.close()
+
+    def get(self, path: str, **query: str) -> Json:
+        """One object. Never ambiguous; rejected with the code `NotFound` where there is none."""
+        return self._call("GET", path, query)
+
+    def create(self, path: str, body: Mapping[str, Any], **query: str) -> Json:
+        """A new object; rejected with the code `AlreadyExists` where the name is taken."""
+        return self._call("POST", path, query, body)
+
+    def merge(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Changes an object by a merge patch."""
+        return self._call("PATCH", path, {}, body, _MERGE)
+
+    def delete(self, path: str, uid: str) -> Json:
+        """Ends an object, if it still is the one of this uid."""
+        return self._call("DELETE", path, {}, {"preconditions": {"uid": uid}})
+
+    def items(self, path: str, **query: str) -> list[Json]:
+        """Everything in a list, in pages of one version; begun anew where the pages expired."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._pages(path, query)
+            except BackendUnavailableError as error:
+                if error.code != EXPIRED or not left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _pages(self, path: str, query: Mapping[str, str]) -> list[Json]:
+        found: list[Json] = []
+        after = ""
+        while True:
+            more = {"continue": after} if after else {}
+            page = self._call("GET", path, {**query, "limit": str(PAGE), **more})
+            found += page.get("items") or []
+            after = (page.get("metadata") or {}).get("continue") or ""
+            if not after:
+                return found
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
+        kind: str = "application/json",
+    ) -> Json:
+        token = self.connection.secret.decode("ascii", "replace").strip()
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        content = None
+        if body is not None:
+            headers["Content-Type"] = kind
+            content = json.dumps(body, separators=(",", ":")).encode()
+        target = f"{path}?{urlencode(query)}" if query else path
+        is_write = method != "GET"
+        try:
+            with self.connection.gate.passage():
+                request = Request(method, target, headers, content)
+                answer = self._wire.exchange(request, self.timeout_s)
+        except GateShutError:
+            words = "not called: it did not answer another call"
+            raise BackendUnavailableError(words, code="held_back") from None
+        except WireError as error:
+            raise lost(error, is_write=is_write) from error
+        self.date_ms = _date_ms(answer)
+        return _read(answer, is_write=is_write)
+
+
+def path_of(group: str, kind: str, namespace: str = "", name: str = "") -> str:
+    """The path of a kind (`apis/batch.volcano.sh/v1alpha1`, `jobs`) or of one object of it."""
+    where = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"/{group}{where}/{kind}" + (f"/{quote(name, safe='')}" if name else "")
+
+
+def _date_ms(answer: Answer) -> int | None:
+    parsed = parsedate_tz(answer.headers.get("date", ""))
+    return None if parsed is None else mktime_tz(parsed) * 1000
+
+
+def _read(answer: Answer, *, is_write: bool) -> Json:
+    """The object of a reply.
+
+    Raises:
+        BackendError: it is a refusal, or no object: then nobody knows what became of a write.
+    """
+    try:
+        body = _DECODE.decode(answer.content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = None
+    if answer.status >= 400:
+        raise error_of(
+            refusal(answer.status, body, answer.headers.get("retry-after")), is_write=is_write
+        )
+    if isinstance(body, dict):
+        return body
+    words = f"HTTP {answer.status} without an object of JSON"
+    if is_write:
+        raise BackendAmbiguousError(words, code="unreadable")
+    raise BackendUnavailableError(words, code="unreadable")
