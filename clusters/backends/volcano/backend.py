@@ -5,12 +5,14 @@ from typing import Any
 
 from clusters.backends.volcano.client import KubernetesClient, path_of
 from clusters.backends.volcano.errors import EXISTS, GONE
+from clusters.backends.volcano.probe import probe, unreached
 from clusters.backends.volcano.reading import Lists, Pods, observation
 from clusters.backends.volcano.translate import FENCE, MARK, owner_mark, vcjob
 from clusters.core.backend import (
     BackendAmbiguousError,
     BackendError,
     BackendRejectedError,
+    ProbeReport,
     Submitted,
 )
 from clusters.core.gang import Gang
@@ -37,6 +39,8 @@ class VolcanoBackend:
         self._client = client
         self._options = client.connection.options
         self._mark = owner_mark(self._options)
+        spaces = (space.strip() for space in self._options.get("namespaces", "").split(","))
+        self._namespaces = sorted({space for space in spaces if space})
 
     def close(self) -> None:
         """Close the connections it keeps alive."""
@@ -61,6 +65,14 @@ class VolcanoBackend:
         pods = _PODS.setdefault((connection.name, connection.endpoint), Pods())
         cluster_ms = now_ms if client.date_ms is None else client.date_ms
         return observation(lists, pods, self._options, begun_ms=now_ms, cluster_ms=cluster_ms)
+
+    def probe(self, now_ms: int) -> ProbeReport:
+        """What this cluster can do for us, each gap with its fix; see `probe.probe`."""
+        try:
+            seen = self.observe(now_ms, [])
+            return probe(self._client, seen, self._namespaces, now_ms)
+        except BackendError as error:
+            return unreached(error)
 
     def submit(self, gang: Gang, *, is_repeat: bool = True, known_as: str = "") -> Submitted:
         """Make the job once: its name is the attempt's, and Kubernetes takes no second one.
@@ -147,9 +159,8 @@ class VolcanoBackend:
 
     def _everywhere(self, group: str, kind: str) -> list[Json]:
         """A kind's objects in all namespaces where jobs of ours may be."""
-        spaces = self._options.get("namespaces", "").split(",")
         found: list[Json] = []
-        for space in sorted({space.strip() for space in spaces if space.strip()}):
+        for space in self._namespaces:
             found += self._client.items(path_of(group, kind, space))
         return found
 

@@ -14,18 +14,20 @@ from clusters.core.backend import (
     BackendRejectedError,
     BackendUnavailableError,
     Connection,
+    Finding,
 )
 from clusters.core.observation import GangState, NodeState
+from simulator.config import Cluster, Token
 from simulator.inprocess import InProcess
 from tests.clusters.backends.volcano.test_simulated import gang
-from tests.simulator.volcano.harness import JOBS, Lab
+from tests.simulator.volcano.harness import JOBS, Lab, lab_cluster
 
 FENCE = "mst-x-a1"
 
 
 class Site:
-    def __init__(self) -> None:
-        self.lab = Lab()
+    def __init__(self, config: Cluster | None = None) -> None:
+        self.lab = Lab(config)
         self.nodes = tuple(sorted(one.name for one in self.backend().observe(0, []).nodes))
 
     def backend(self, token: bytes = b"root-token", **options: str) -> VolcanoBackend:
@@ -224,3 +226,54 @@ def test_any_answer_that_is_none_leaves_a_doubt_that_looking_ends(site: Site, ki
         site.backend().submit(one, is_repeat=False)
     assert site.backend().submit(one).backend_id
     assert site.jobs() == [FENCE]
+
+
+def findings(site: Site, token: bytes = b"root-token", **options: str) -> dict[str, Finding]:
+    report = site.backend(token, **options).probe(0)
+    return {one.capability: one for one in report.findings}
+
+
+def test_a_probe_of_a_cluster_that_has_all(site: Site) -> None:
+    report = site.backend().probe(0)
+    assert (report.version[:2], report.api) == ("v1", "batch.volcano.sh/v1alpha1")
+    off = {one.capability for one in report.findings if not one.is_on}
+    assert off == {"limits", "signal"}
+    assert all(one.fix for one in report.findings if not one.is_on)
+    assert report.capabilities["devices"]
+
+
+def test_a_probe_tells_each_right_that_is_missing_and_where() -> None:
+    """The account of deploy/member/volcano in one namespace, with one verb forgotten."""
+    rights = [
+        ["batch.volcano.sh", "jobs", verb, "team"] for verb in ("create", "get", "list", "patch")
+    ]
+    rights += [["bus.volcano.sh", "commands", "create", "team"]]
+    rights += [["scheduling.volcano.sh", "podgroups", "list", "team"]]
+    rights += [["", kind, "list"] for kind in ("nodes", "pods")]
+    rights += [
+        ["scheduling.volcano.sh", "queues", "list"],
+        ["topology.volcano.sh", "hypernodes", "list"],
+    ]
+    config = lab_cluster()
+    assert config.volcano is not None
+    less = Token("less", "system:serviceaccount:muster:muster", rights)
+    volcano = replace(config.volcano, tokens=[*config.volcano.tokens, less])
+    site = Site(replace(config, volcano=volcano))
+    found = findings(site, b"less", namespaces="team")
+    assert (found["rights"].is_on, found["rights"].detail) == (
+        False,
+        "it may not delete jobs in team",
+    )
+    assert not found["drain"].is_on
+    # its jobs in the other namespace cannot even be listed
+    (told,) = findings(site, b"less").values()
+    assert (told.is_on, "deploy/member/volcano" in told.fix) == (False, True)
+
+
+def test_a_probe_that_gets_nowhere_says_why(site: Site) -> None:
+    (told,) = findings(site, b"wrong").values()
+    assert (told.is_on, "token" in told.fix) == (False, True)
+
+
+def test_a_probe_without_namespaces(site: Site) -> None:
+    assert not findings(site, namespaces="")["namespaces"].is_on
