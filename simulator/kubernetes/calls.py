@@ -11,7 +11,7 @@ from simulator.kubernetes.resources import BY_PLURAL, Resource, find
 from simulator.kubernetes.store import Store
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
-_TRUE = {"1", "true", "True"}
+TRUE = {"1", "t", "T", "true", "True", "TRUE"}
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     if method == "GET":
         if target.name:
             return "get"
-        return "watch" if query.get("watch") in _TRUE else "list"
+        return "watch" if query.get("watch") in TRUE else "list"
     if method == "DELETE":
         return "delete" if target.name else "deletecollection"
     return _VERBS.get(method, method.lower())

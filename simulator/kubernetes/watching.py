@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from simulator.kubernetes.calls import Call
+from simulator.kubernetes.calls import TRUE, Call
 from simulator.kubernetes.errors import ApiError, Json
 from simulator.kubernetes.lists import chosen, read_version
 from simulator.kubernetes.selectors import Matches
@@ -13,7 +13,6 @@ from simulator.kubernetes.store import Change, Store
 BOOKMARK_MS = 60_000
 _LOOK_MS = 50
 _LONGEST_S = 3600
-_YES = {"1", "true", "True"}
 
 
 class WatchCut(Exception):  # noqa: N818
@@ -74,8 +73,8 @@ class Stream:
         self.store = store
         self.resource = call.target.resource
         self.wanted: list[Matches] = chosen(call)
-        self.bookmarks = call.query.get("allowWatchBookmarks") in _YES
-        self.initial = call.query.get("sendInitialEvents") in _YES
+        self.bookmarks = call.query.get("allowWatchBookmarks") in TRUE
+        self.initial = call.query.get("sendInitialEvents") in TRUE
         text = call.query.get("resourceVersion", "")
         self.position = read_version(text) if text else 0
         self.until_ms = call.now_ms + _patience_ms(call)

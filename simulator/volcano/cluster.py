@@ -60,7 +60,9 @@ class VolcanoCluster(Timed):
         self._given_up: dict[str, None] = {}
         # Off the whole second, on which terminating pods go: as in life, the two seldom meet.
         self._next_cycle_ms = now_ms + self.config.volcano.schedule_period_ms * 2 // 5
-        self._quiet_at = -1
+        self._quiet_at = self._said_at = -1
+        self._changes = 0
+        self._said: list[Write] = []
         self.paused = False
         self.store.hearers.append(self._hear)
         for plural, thing in things(self.config, now_ms):
@@ -105,12 +107,20 @@ class VolcanoCluster(Timed):
         if self._cycle_ms() <= self._at_ms:
             self._next_cycle_ms += self.config.volcano.schedule_period_ms
             if not self.paused:
-                before = self.store.revision
-                self._apply(cycle(self._seen(), self._at_ms))
-                if self.store.revision == before:
-                    self._quiet_at = before
+                self._schedule()
         while self._alarms and self._alarms[0][0] <= self._at_ms:
             heapq.heappop(self._alarms)[2]()
+
+    def _schedule(self) -> None:
+        """A cycle. Where nothing but events has changed, it says again what it said before."""
+        if self._said_at != self._changes:
+            self._said = cycle(self._seen(), self._at_ms)
+        before = self._changes
+        self._apply(self._said)
+        if self._changes == before:
+            self._said_at = before
+            if not self._said:
+                self._quiet_at = self.store.revision
 
     def _seen(self) -> Seen:
         kinds = ("nodes", "pods", "podgroups", "queues", "hypernodes", "priorityclasses")
@@ -222,6 +232,7 @@ class VolcanoCluster(Timed):
     def _hear(self, change: Change) -> None:
         """A change, and who has to look at it."""
         plural, thing = change.resource.plural, change.new
+        self._changes += plural != "events"
         match plural:
             case "jobs":
                 self._mark(key_of(thing))

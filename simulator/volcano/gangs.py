@@ -1,5 +1,6 @@
 """Placing a gang in trial: every pod, or as many as there is room for, and why not the others."""
 
+import json
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from simulator.kubernetes.errors import Json
 from simulator.kubernetes.objects import at
 from simulator.kubernetes.pods import requests
 from simulator.kubernetes.quantities import total
-from simulator.volcano.fitting import Free, sentence, why_not
+from simulator.volcano.fitting import Amounts, Free, sentence, why_not
 from simulator.volcano.topology import Domain, allowed
 
 
@@ -115,22 +116,48 @@ def _in_parts(parts: list[_Part], outer: Domain, free: Free, found: list[Domain]
 
 
 def _fill(pods: list[Json], domain: Domain, free: Free) -> Trial:
-    """Each pod on the fullest node that takes it; the first by name among equals."""
+    """Each pod on the fullest node that takes it; the first by name among equals.
+
+    Room only shrinks on the way: pods alike go on where the one before them stopped.
+    """
     trial = Trial()
     names = [name for name in domain.nodes if name in free.nodes]
     names.sort(key=lambda name: (not free.is_touched(name), name))
+    scans: dict[str, _Scan] = {}
     for pod in pods:
-        amounts = requests(pod["spec"])
-        reasons: Counter[str] = Counter()
-        for name in names:
-            why = why_not(pod, amounts, free.nodes[name], free.left[name])
-            if not why:
-                free.take(name, amounts)
-                trial.placed[pod["metadata"]["name"]] = name
-                break
-            reasons[why] += 1
+        scan = scans.setdefault(_likeness(pod), _Scan(requests(pod["spec"])))
+        node = _next_node(pod, scan, names, free)
+        if node:
+            free.take(node, scan.amounts)
+            trial.placed[pod["metadata"]["name"]] = node
         else:
-            trial.refused[pod["metadata"]["name"]] = (
-                sentence(reasons, domain.name) if reasons else ""
-            )
+            words = sentence(scan.reasons, domain.name) if scan.reasons else ""
+            trial.refused[pod["metadata"]["name"]] = words
     return trial
+
+
+@dataclass
+class _Scan:
+    """How far pods of one kind have looked, and why not further back."""
+
+    amounts: Amounts
+    position: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+
+def _next_node(pod: Json, scan: _Scan, names: list[str], free: Free) -> str:
+    while scan.position < len(names):
+        name = names[scan.position]
+        why = why_not(pod, scan.amounts, free.nodes[name], free.left[name])
+        if not why:
+            return name
+        scan.reasons[why] += 1
+        scan.position += 1
+    return ""
+
+
+def _likeness(pod: Json) -> str:
+    """The same for pods that fit the same nodes."""
+    spec = pod["spec"]
+    where = [spec.get(part) for part in ("nodeSelector", "affinity", "tolerations")]
+    return json.dumps([where, [c.get("resources") for c in spec.get("containers", [])]])

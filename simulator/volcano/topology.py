@@ -20,14 +20,15 @@ class Domain:
 def domains(hypernodes: list[Json], nodes: list[Json]) -> list[Domain]:
     """All HyperNodes with the nodes they hold, closest (lowest tier) first."""
     by_name = {h["metadata"]["name"]: h for h in hypernodes}
+    machines = {n["metadata"]["name"]: n for n in nodes}
     found = [
-        Domain(name, tuple(sorted(_held(name, by_name, nodes, set()))), h["spec"]["tier"])
+        Domain(name, tuple(sorted(_held(name, by_name, machines, set()))), h["spec"]["tier"])
         for name, h in by_name.items()
     ]
     return sorted(found, key=lambda domain: (domain.tier, domain.name))
 
 
-def _held(name: str, by_name: dict[str, Json], nodes: list[Json], seen: set[str]) -> set[str]:
+def _held(name: str, by_name: dict[str, Json], nodes: dict[str, Json], seen: set[str]) -> set[str]:
     if name in seen or name not in by_name:
         # HyperNodes in circles are accepted (13): what was seen is not looked at again.
         return set()
@@ -36,12 +37,18 @@ def _held(name: str, by_name: dict[str, Json], nodes: list[Json], seen: set[str]
     for member in by_name[name]["spec"].get("members") or []:
         selector = member.get("selector") or {}
         if member.get("type") == "Node":
-            held |= {n["metadata"]["name"] for n in nodes if _chooses(selector, n)}
+            held |= set(_chosen(selector, nodes))
         else:
-            for child in by_name.values():
-                if _chooses(selector, child):
-                    held |= _held(child["metadata"]["name"], by_name, nodes, seen)
+            for child in _chosen(selector, by_name):
+                held |= _held(child, by_name, nodes, seen)
     return held
+
+
+def _chosen(selector: Json, things: dict[str, Json]) -> list[str]:
+    exact = at(selector, "exactMatch", "name")
+    if exact is not None:
+        return [exact] if exact in things else []
+    return [name for name, thing in things.items() if _chooses(selector, thing)]
 
 
 def _chooses(selector: Json, thing: Json) -> bool:

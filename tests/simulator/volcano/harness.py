@@ -106,6 +106,11 @@ class Lab:
     def events(self, reason: str) -> list[str]:
         return [e["message"] for e in self.get(EVENTS)["items"] if e["reason"] == reason]
 
+    def why(self, name: str) -> str:
+        """What the gang's Unschedulable condition says."""
+        conditions = self.group(name)["status"].get("conditions", [])
+        return next((c["message"] for c in conditions if c["type"] == "Unschedulable"), "")
+
     def control(self, deed: str, **data: Any) -> Any:
         answer = self.client.post(f"/_control/{deed}", json=data)
         assert answer.status_code == 200, answer.text
@@ -130,6 +135,18 @@ def task(
     }
     template = {"metadata": {"annotations": annotations}, "spec": spec}
     return {"name": name, "replicas": replicas, "template": template}
+
+
+def pinned(*numbers: int, **more: Any) -> dict[str, Any]:
+    """A task for exactly these nodes."""
+    names = [f"volc-n{number:03d}" for number in numbers]
+    wanted = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+    made = task(replicas=len(numbers), **more)
+    made["template"]["spec"]["affinity"] = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    }
+    return made
 
 
 def gang(name: str, *tasks: dict[str, Any], **spec: Any) -> dict[str, Any]:

@@ -5,15 +5,14 @@ from typing import Any
 import pytest
 
 from tests.simulator.volcano.harness import (
-    ABORT,
     EVENTS,
     GROUPS,
     JOBS,
-    NODES,
     PODS,
     QUEUES,
     Lab,
     gang,
+    pinned,
     recording,
     task,
 )
@@ -26,18 +25,6 @@ def lab() -> Lab:
     return Lab()
 
 
-def pinned(*numbers: int, **more: Any) -> dict[str, Any]:
-    """A task for exactly these nodes."""
-    names = [f"volc-n{number:03d}" for number in numbers]
-    wanted = {"key": "kubernetes.io/hostname", "operator": "In", "values": names}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
-    made = task(replicas=len(numbers), **more)
-    made["template"]["spec"]["affinity"] = {
-        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-    }
-    return made
-
-
 def taken(lab: Lab, *numbers: int) -> None:
     """Somebody else has these nodes."""
     lab.post(JOBS, gang("taken", pinned(*numbers), minAvailable=len(numbers)))
@@ -47,12 +34,6 @@ def taken(lab: Lab, *numbers: int) -> None:
 
 def hard(tier: int) -> dict[str, Any]:
     return {"mode": "hard", "highestTierAllowed": tier}
-
-
-def why(lab: Lab, name: str) -> str:
-    """What the gang's Unschedulable condition says."""
-    conditions = lab.group(name)["status"].get("conditions", [])
-    return next((c["message"] for c in conditions if c["type"] == "Unschedulable"), "")
 
 
 def test_a_queue_that_is_full_keeps_the_second_gang_out(lab: Lab) -> None:
@@ -85,7 +66,7 @@ def test_without_capability_the_second_gang_waits_with_its_pods(lab: Lab) -> Non
     told = recording("04-two-gangs-exceed-capacity")["facts"]["b: waiting job"]
     group = lab.group("two-b2")["status"]
     assert group["phase"] == "Inqueue"
-    assert why(lab, "two-b2") == told["podgroup status"]["conditions"][0]["message"]
+    assert lab.why("two-b2") == told["podgroup status"]["conditions"][0]["message"]
     status = lab.job("two-b2")["status"]
     assert status["taskStatusCount"] == told["job status"]["taskStatusCount"]
     messages = [p["status"]["conditions"][0]["message"] for p in lab.pods("two-b2")]
@@ -135,7 +116,7 @@ def test_what_never_fits(lab: Lab, job: dict[str, Any], words: str) -> None:
     name = job["metadata"]["name"]
     assert lab.phase(name) == "Pending"
     assert lab.group(name)["status"]["phase"] == "Inqueue"
-    assert why(lab, name) == words
+    assert lab.why(name) == words
 
 
 def test_a_selector_without_a_match(lab: Lab) -> None:
@@ -145,10 +126,10 @@ def test_a_selector_without_a_match(lab: Lab) -> None:
     lab.post(JOBS, gang("n-f", work, networkTopology=hard(1)))
     lab.wait(4)
     reason = "4 node(s) didn't match Pod's node affinity/selector."
-    assert why(lab, "n-e").endswith(
+    assert lab.why("n-e").endswith(
         f"Origin reason is n-e-w-0: 0/16 nodes are unavailable: 1{reason.replace('4', '6', 1)}"
     )
-    assert f"In hyperNode leaf000: 0/4 nodes are unavailable: {reason}" in why(lab, "n-f")
+    assert f"In hyperNode leaf000: 0/4 nodes are unavailable: {reason}" in lab.why("n-f")
 
 
 def test_gates_hold_pods(lab: Lab) -> None:
@@ -157,7 +138,7 @@ def test_gates_hold_pods(lab: Lab) -> None:
     lab.post(JOBS, gang("n-j", work))
     lab.wait(4)
     assert lab.pods("n-j")[0]["status"]["conditions"][0]["reason"] == "SchedulingGated"
-    assert why(lab, "n-j") == f"2/2 {GANG}2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
+    assert lab.why("n-j") == f"2/2 {GANG}2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +165,7 @@ def test_a_hard_tier_waits_for_a_leaf(lab: Lab) -> None:
     lab.post(JOBS, gang("a", task(), networkTopology=hard(1)))
     lab.post(JOBS, gang("b", task(), networkTopology={"mode": "soft"}))
     lab.wait(4)
-    assert why(lab, "a") == f"4/4 {GANG}4 Pending, 4 minAvailable; Pending: 4 Unschedulable"
+    assert lab.why("a") == f"4/4 {GANG}4 Pending, 4 minAvailable; Pending: 4 Unschedulable"
     assert lab.phase("b") == "Running"
 
 
@@ -224,7 +205,7 @@ def test_a_pinned_gang_waits_as_a_whole_and_then_starts(lab: Lab) -> None:
     lab.post(JOBS, gang("t-pin2", pinned(1, 6, 11, 12)))
     lab.wait(3)
     assert lab.nodes_of("t-pin2") == ["-"] * 4
-    assert why(lab, "t-pin2") == (
+    assert lab.why("t-pin2") == (
         f"4/4 {GANG}1 Pending, 3 Pipelined, 4 minAvailable; Pending: 1 Unschedulable. Origin "
         "reason is t-pin2-w-3: 0/16 nodes are unavailable: 12 node(s) didn't match Pod's node "
         "affinity/selector, 4 Insufficient nvidia.com/gpu."
@@ -237,7 +218,7 @@ def test_pinning_across_leaves_under_a_hard_tier_never_starts(lab: Lab) -> None:
     lab.post(JOBS, gang("t-pin3", pinned(1, 6, 11, 12), networkTopology=hard(1)))
     lab.wait(5)
     assert lab.nodes_of("t-pin3") == ["-"] * 4
-    assert "In hyperNode leaf0" in why(lab, "t-pin3")
+    assert "In hyperNode leaf0" in lab.why("t-pin3")
 
 
 def test_one_task_a_pod_with_its_own_selector(lab: Lab) -> None:
@@ -299,87 +280,6 @@ def test_a_queue_that_is_deleted_leaves_its_jobs(lab: Lab) -> None:
     lab.command("AbortJob", "q-run")
     lab.wait(6)
     assert (lab.phase("q-run"), lab.phase("q-wait")) == ("Aborted", "Pending")
-
-
-def test_a_cordon_keeps_new_pods_away(lab: Lab) -> None:
-    lab.post(JOBS, gang("o-f", pinned(0, grace=1)))
-    lab.wait(3)
-    lab.merge(f"{NODES}/volc-n000", {"spec": {"unschedulable": True}})
-    lab.wait(2)
-    assert lab.phase("o-f") == "Running"
-    lab.call("DELETE", f"{PODS}/o-f-w-0")
-    lab.wait(3)
-    assert why(lab, "o-f").endswith(
-        "0/16 nodes are unavailable: 1 node(s) were unschedulable, 15 node(s) didn't match Pod's "
-        "node affinity/selector."
-    )
-    lab.merge(f"{NODES}/volc-n000", {"spec": {"unschedulable": None}})
-    lab.wait(2)
-    assert lab.phase("o-f") == "Running"
-
-
-def ready(lab: Lab, name: str) -> str:
-    return str(lab.get(f"{NODES}/{name}")["status"]["conditions"][0]["status"])
-
-
-def test_a_silent_kubelet_is_noticed_late_and_its_pod_stays(lab: Lab) -> None:
-    work = pinned(4, 5, 6)
-    work["template"]["spec"]["tolerations"] = [
-        {
-            "key": "node.kubernetes.io/unreachable",
-            "operator": "Exists",
-            "effect": "NoExecute",
-            "tolerationSeconds": 10,
-        }
-    ]
-    lab.post(JOBS, gang("o-a", work, policies=ABORT))
-    lab.wait(3)
-    lab.control("nodes/silent", nodes="volc-n[004]")
-    lab.wait(40)
-    assert ready(lab, "volc-n004") == "True"
-    lab.wait(6)
-    assert ready(lab, "volc-n004") == "Unknown"
-    assert lab.job("o-a")["status"]["running"] == 3
-    lab.wait(12)
-    status = lab.job("o-a")["status"]
-    assert (status["state"]["phase"], status["running"], status["terminating"]) == ("Running", 2, 1)
-    lab.command("AbortJob", "o-a")
-    lab.wait(10)
-    assert lab.phase("o-a") == "Aborting"
-    (stuck,) = lab.pods("o-a")
-    assert stuck["status"]["conditions"][-1]["reason"] == "DeletionByTaintManager"
-    name = stuck["metadata"]["name"]
-    lab.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})
-    assert lab.phase("o-a") == "Aborted"
-    lab.post(JOBS, gang("o-pin", pinned(4)))
-    lab.wait(3)
-    assert "1 node(s) had untolerated taint(s), 15 node(s)" in why(lab, "o-pin")
-    lab.control("nodes/speak", nodes="volc-n[004]")
-    lab.wait(2)
-    assert ready(lab, "volc-n004") == "True"
-    assert lab.phase("o-pin") == "Running"
-
-
-def test_by_default_eviction_takes_five_minutes_more(lab: Lab) -> None:
-    lab.post(JOBS, gang("o-a", pinned(4, 5), policies=ABORT))
-    lab.wait(3)
-    lab.control("nodes/silent", nodes="volc-n[004]")
-    lab.wait(340)
-    assert lab.phase("o-a") == "Running"
-    assert "terminating" not in lab.job("o-a")["status"]
-    lab.wait(10)
-    assert lab.job("o-a")["status"]["terminating"] == 1
-
-
-def test_the_pods_of_a_deleted_node_fail(lab: Lab) -> None:
-    lab.post(JOBS, gang("o-c", pinned(13, 14, 15), policies=ABORT))
-    lab.wait(3)
-    assert lab.call("DELETE", f"{NODES}/volc-n014").status_code == 200
-    lab.wait(30)
-    assert lab.phase("o-c") == "Running"
-    lab.wait(20)
-    assert lab.phase("o-c") == "Aborted"
-    assert lab.pods("o-c") == []
 
 
 def test_pods_of_others_hold_their_nodes(lab: Lab) -> None:
