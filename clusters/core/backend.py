@@ -37,6 +37,13 @@ class BackendRejectedError(BackendError):
     """The cluster refused; trying the same again cannot help."""
 
 
+def lost(words: str, *, was_sent: bool, is_write: bool) -> BackendError:
+    """No whole answer came: where the call was not sent nothing happened; a write may have."""
+    if is_write and was_sent:
+        return BackendAmbiguousError(words, code="lost")
+    return BackendUnavailableError(words, code="lost" if was_sent else "unreachable")
+
+
 @dataclass(frozen=True, slots=True)
 class Connection:
     """How to reach one cluster: address, secret, and the admin's settings (strings).

@@ -23,12 +23,13 @@ from clusters.backends.slurm.errors import (
 )
 from clusters.backends.slurm.values import Json, parsed
 from clusters.backends.slurm.versions import DIALECTS, Dialect, newest_known
-from clusters.backends.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError, lost
 from clusters.core.backend import (
     BackendUnavailableError,
     Connection,
+    lost,
 )
 from kit.gate import GateShutError
+from kit.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError
 
 # A list of jobs is megabytes: it is cut into its rows first, and a row parsed only by who reads it.
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -239,7 +240,7 @@ class SlurmClient:
             words = "not called: it did not answer another call"
             raise BackendUnavailableError(words, code="held_back") from None
         except WireError as error:
-            raise lost(error, is_write=is_write) from error
+            raise lost(str(error), was_sent=error.was_sent, is_write=is_write) from error
         took_s = time.monotonic() - begun
         return _read(answer, is_write=is_write, took_s=took_s, fine=frozenset(fine))
 

@@ -16,13 +16,14 @@ import httpx
 import msgspec
 
 from clusters.backends.volcano.errors import EXPIRED, error_of, refusal
-from clusters.backends.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError, lost
 from clusters.core.backend import (
     BackendAmbiguousError,
     BackendUnavailableError,
     Connection,
+    lost,
 )
 from kit.gate import GateShutError
+from kit.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError
 
 Json = dict[str, Any]
 
@@ -128,7 +129,7 @@ class KubernetesClient:
             words = "not called: it did not answer another call"
             raise BackendUnavailableError(words, code="held_back") from None
         except WireError as error:
-            raise lost(error, is_write=is_write) from error
+            raise lost(str(error), was_sent=error.was_sent, is_write=is_write) from error
         self.date_ms = _date_ms(answer)
         return _read(answer, is_write=is_write)
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from clusters.backends.slurm.client import SlurmClient
-from clusters.backends.wire import KeptWire, WireError
 from clusters.core.backend import BackendAmbiguousError, BackendUnavailableError, Connection
+from kit.wire import KeptWire, WireError
 from tests.clusters.backends.test_wire import ASK, OK, heard
 
 DAY = timedelta(days=1)

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from clusters.backends.wire import KeptWire, Request, WireError
+from kit.wire import KeptWire, Request, WireError
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Odd: Yes\r\n\r\n{}"
 ASK = Request("POST", "/x?y=1", {"X-A": "b"}, b"{}")

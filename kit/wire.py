@@ -19,8 +19,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from clusters.core.backend import BackendAmbiguousError, BackendError, BackendUnavailableError
-
 _CHUNK = 1 << 16
 
 
@@ -30,13 +28,6 @@ class WireError(Exception):
     def __init__(self, words: str, *, was_sent: bool) -> None:
         super().__init__(words)
         self.was_sent = was_sent
-
-
-def lost(error: WireError, *, is_write: bool) -> BackendError:
-    """Before the connection stood nothing was sent; afterwards a write may have been done."""
-    if is_write and error.was_sent:
-        return BackendAmbiguousError(str(error), code="lost")
-    return BackendUnavailableError(str(error), code="lost" if error.was_sent else "unreachable")
 
 
 @dataclass(frozen=True, slots=True)
