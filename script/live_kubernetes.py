@@ -41,7 +41,7 @@ async def ensure_built(supervisor: Supervisor, console: Console) -> None:
     if asked.returncode == 0:
         return
     bootstrap.require_free_space(Path.home(), need=BUILD_BYTES)
-    console.say("building the Kubernetes API server; the first time some 15 minutes on two cores")
+    console.say("building the Kubernetes API server; the first time some 10 minutes on two cores")
     program = Program(
         name="kubernetes-build", argv=[build], env=dict(os.environ), cwd=bootstrap.ROOT
     )

@@ -55,7 +55,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--live", action="append", default=[], choices=("slurm", "kubernetes"),
         help="also run the suite against the real thing (slurm installs what it needs, as root on "
-        "Debian; kubernetes is built with Go 1.26, the first time some 15 minutes)",
+        "Debian; kubernetes is built with Go 1.26, the first time some 10 minutes)",
     )  # fmt: skip
     parser.add_argument(
         "--live-only", action="store_true", help="with --live: leave the everyday suite out"

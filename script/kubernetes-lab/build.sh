@@ -4,7 +4,7 @@
 #   build.sh            the last line is the directory with the four programs
 #   build.sh --where    only that line; exit code 1 while something is missing in it
 #
-# Cold on two cores some 15 minutes and 5 GB of Go's own cache; what is there already is not built again.
+# Cold on two cores some 10 minutes and 4 GB of Go's own cache; what is there already is not built again.
 #
 # settings (environment)
 #   CACHE   where programs are kept between runs; a directory in it for each state of what is pinned here

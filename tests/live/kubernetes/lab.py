@@ -28,6 +28,8 @@ PATHS = {
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/{}/poddisruptionbudgets",
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/namespaces/{}/pods",
     "Event": "/api/v1/namespaces/{}/events",
@@ -74,6 +76,13 @@ class LabCluster:
         assert Path(f"/proc/{pid}/cwd").resolve() == self.directory.resolve()
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: not Path(f"/proc/{pid}/cwd").exists(), f"{program} is gone")
+
+    def forget(self, version: str) -> None:
+        """Let etcd forget what was before a resourceVersion, as it does by itself after minutes."""
+        port = int(self.endpoint.rpartition(":")[2]) + 1
+        body = {"revision": version, "physical": True}
+        answer = httpx.post(f"http://127.0.0.1:{port}/v3/kv/compaction", json=body, trust_env=False)
+        assert answer.status_code == 200, answer.text
 
     def up(self) -> None:
         """Start whatever of the cluster does not run."""

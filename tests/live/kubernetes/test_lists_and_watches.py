@@ -137,3 +137,22 @@ def test_no_version_outlives_the_server(gamma: LabCluster, admin: httpx.Client, 
     anew = version(admin, jobs)
     with watch(admin, jobs, resourceVersion=anew, timeoutSeconds="1") as events:
         assert list(events) == []
+
+
+def test_a_next_page_of_a_moment_that_is_forgotten(
+    gamma: LabCluster, admin: httpx.Client, jobs: str
+) -> None:
+    """The refusal brings a token with which the rest can be had as it is now, if one likes."""
+    first, told = page(admin, jobs, limit="10")
+    gamma.kill("kube-apiserver")
+    gamma.up()
+    eventually(lambda: admin.get(jobs).status_code == 200, "jobs are listed again")
+    make(admin, whole("Job", job(), name="p-24x"), jobs.split("/")[-2])
+    gamma.forget(version(admin, jobs))
+    refused = admin.get(jobs, params={"limit": "10", "continue": told["continue"]})
+    assert (refused.status_code, refused.json()["reason"]) == (410, "Expired")
+    fresh = refused.json()["metadata"]["continue"]
+    rest, _ = page(admin, jobs, **{"continue": fresh})
+    assert rest == [*(f"p-{number:02}" for number in range(10, 25)), "p-24x"]
+    assert first[-1] == "p-09"
+    admin.delete(f"{jobs}/p-24x")
