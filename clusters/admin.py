@@ -240,7 +240,7 @@ class ClusterAccountAdmin(ServiceAdmin):
     """Who is who on a cluster."""
 
     can_remove = True
-    fields = ("cluster", "user", "account", "home")
+    fields = ("cluster", "user", "account", "home", "run_as")
     fixed: ClassVar = ("cluster", "user")
     autocomplete_fields = ("user",)
     list_display = fields
@@ -262,6 +262,7 @@ class ClusterAccountAdmin(ServiceAdmin):
             user=held.user,
             account=values["account"],
             home=values["home"],
+            run_as=values["run_as"],
             now=now,
         )
 

@@ -134,7 +134,7 @@ JOINING = component(
             "accounts": list_of(
                 {
                     "type": "object",
-                    "properties": {"user": TEXT, "account": TEXT, "home": TEXT},
+                    "properties": {"user": TEXT, "account": TEXT, "home": TEXT, "run_as": TEXT},
                     "required": ["user", "account"],
                 }
             ),
@@ -199,7 +199,12 @@ def named_document(named: ClusterFlavor) -> dict[str, Any]:
 
 def account_document(held: ClusterAccount) -> dict[str, Any]:
     """A person's account on a cluster."""
-    return {"user": held.user.username, "account": held.account, "home": held.home}
+    return {
+        "user": held.user.username,
+        "account": held.account,
+        "home": held.home,
+        "run_as": held.run_as,
+    }
 
 
 def _flavor_use(use: FlavorUse) -> dict[str, Any]:

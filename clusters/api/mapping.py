@@ -147,13 +147,14 @@ class OneAccount(Endpoint):
     )
     def put(self, request: Request, name: str, username: str) -> Response:
         """The UNIX account that the person's jobs run as there, and its home."""
-        body = fields_of(request, ("account", "home"))
+        body = fields_of(request, ("account", "home", "run_as"))
         held = set_account(
             actor=user_of(request),
             cluster=cluster_named(name),
             user=user_named(username),
             account=body.get("account", ""),
             home=body.get("home", ""),
+            run_as=body.get("run_as", ""),
             now=clock(),
         )
         return Response(account_document(held))

@@ -7,6 +7,7 @@ from clusters.core.backend import Backend, Connection
 
 BACKENDS = {
     "slurm": "clusters.backends.slurm",
+    "volcano": "clusters.backends.volcano",
 }
 
 

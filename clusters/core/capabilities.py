@@ -12,6 +12,10 @@ from kit.errors import FieldProblem
 
 REACHABLE, ACCOUNTING, DEVICES, QUEUES = "reachable", "accounting", "devices", "queues"
 CLOCK, SIGNAL = "clock", "signal"
+SCRIPT, IMAGE = "script", "image"
+
+# In which form each backend starts a job.
+FORMS: Mapping[str, str] = {"slurm": SCRIPT, "volcano": IMAGE}
 
 # Without these nothing can be placed there, billed or ended in time.
 ESSENTIAL = (REACHABLE, ACCOUNTING, DEVICES, QUEUES, CLOCK)
@@ -22,12 +26,16 @@ LACK_WORDS: Mapping[str, str] = {
     ACCOUNTING: "has no accounting that answers, so what ran there could not be billed",
     DEVICES: "has no node with GPUs of a type, which a gang asks for by name",
     SIGNAL: "cannot pass a checkpoint signal to a job",
+    SCRIPT: "runs batch scripts, and the job has none",
+    IMAGE: "runs containers, and the job names no image",
 }
 LACK_FIXES: Mapping[str, str] = {
     ACCOUNTING: "Ask an admin to start slurmdbd there (or to set its option accounting to off), "
     "and to probe the cluster again.",
     DEVICES: "Ask an admin to declare typed GPUs there (Gres=gpu:<type>:<n>), and to probe it again.",
     SIGNAL: "Submit it without a checkpoint signal, or let it go to another cluster.",
+    SCRIPT: "Give the job a run.script, too, or let it go to another cluster.",
+    IMAGE: "Give the job a run.image with its run.command, too, or let it go to another cluster.",
 }
 
 

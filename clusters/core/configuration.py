@@ -12,9 +12,13 @@ from kit.errors import FieldProblem
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
+# A GPU's name on a cluster: a GRES type (Slurm), or a resource with perhaps a model (Kubernetes).
+DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_./:-]{0,251}[A-Za-z0-9_])?")
+RUN_AS = re.compile(r"[1-9][0-9]{0,8}(:[1-9][0-9]{0,8})?")
 STORE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,62}")  # as in a job's `requires`
 LARGEST_FACT = 1_000_000  # GB or teraflops of one GPU; more is a slip of the keyboard
-NOT_A_PERSON = frozenset({"root"})
+NOT_A_PERSON = frozenset({"root", "default"})
+_SYSTEM = "kube-"  # namespaces that Kubernetes keeps for itself
 RESERVED = frozenset({"probe"})  # `POST /clusters/probe` is no cluster
 MOST_CALLS_AT_ONCE = 64
 MOST_CALLS_PER_S = 10_000
@@ -87,11 +91,36 @@ def store_problems(pointer: str, stores: object) -> Iterator[FieldProblem]:
             yield FieldProblem(f"{pointer}/{index}", "duplicate", f"{store} stands twice.")
 
 
-def person_account_problems(pointer: str, account: object) -> Iterator[FieldProblem]:
-    """The UNIX account a person's jobs run as; never root."""
-    yield from word_problems(pointer, account, ACCOUNT)
-    if account in NOT_A_PERSON:
+def device_problems(pointer: str, device: object, backend: str) -> Iterator[FieldProblem]:
+    """A GPU's name on a cluster of that backend."""
+    if backend == "slurm":
+        yield from word_problems(pointer, device)
+    elif not isinstance(device, str) or not DEVICE.fullmatch(device):
+        fix = "Give the resource, and after a colon the model, as in nvidia.com/gpu:NVIDIA-H100."
+        yield FieldProblem(pointer, "invalid_name", fix)
+
+
+def person_account_problems(pointer: str, account: object, backend: str) -> Iterator[FieldProblem]:
+    """What a person's jobs run as: a UNIX account, never root, or a namespace, never the system's."""
+    if backend == "slurm":
+        yield from word_problems(pointer, account, ACCOUNT)
+    else:
+        yield from name_problems(pointer, account)
+    if account in NOT_A_PERSON or str(account).startswith(_SYSTEM):
         yield FieldProblem(pointer, "invalid_account", f"Jobs never run as {account}.")
+
+
+def run_as_problems(pointer: str, numbers: object, backend: str) -> Iterator[FieldProblem]:
+    """User and group numbers of a person's containers, never 0; empty = the image's own."""
+    if numbers == "":
+        return
+    if backend == "slurm":
+        yield FieldProblem(
+            pointer, "invalid_run_as", "Slurm runs jobs as their account; leave it out."
+        )
+    elif not isinstance(numbers, str) or not RUN_AS.fullmatch(numbers):
+        words = "Give the number of a user, or of user and group, as in 2001:3000; never 0."
+        yield FieldProblem(pointer, "invalid_run_as", words)
 
 
 def home_problems(pointer: str, home: object) -> Iterator[FieldProblem]:

@@ -16,10 +16,14 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret of the job's namespace: its files at a path, or ("" = no path) as variables."""
+    """A secret of the job's namespace: its files at a path, or else its keys as variables.
+
+    With `variable` only the key of that name is one.
+    """
 
     name: str
     mount: str = ""
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

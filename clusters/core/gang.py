@@ -29,6 +29,7 @@ class Gang:
         environment: variables for the job.
         tasks_per_node: processes that `srun` starts on each node (Slurm); they share its CPUs.
         signal, grace_s: the checkpoint signal and how long before the limit it is sent; "" = none.
+        run_as: numbers of user and group of its containers, as `2001:3000`; "" = the image's own.
         labels: carried to the backend where it has a place for them.
     """
 
@@ -52,6 +53,7 @@ class Gang:
     labels: Mapping[str, str] = field(default_factory=dict)
     tasks_per_node: int = 1
     container: Container | None = None
+    run_as: str = ""
 
     def to_json(self) -> dict[str, object]:
         """The stored form, with its version `v`; written out, as `asdict` copies all of it deeply.
@@ -61,6 +63,8 @@ class Gang:
         need, stored = self.shape.per_node, dict(vars(self))
         if self.tasks_per_node == 1:
             del stored["tasks_per_node"]
+        if not self.run_as:
+            del stored["run_as"]
         stored.pop("container")
         if self.container is not None:
             stored["container"] = self.container.to_json()

@@ -35,7 +35,7 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 _ROWS: Mapping[str, Mapping[str, Any]] = {
     "flavors": {"flavor": None, "device": None, "queue": ""},
-    "accounts": {"user": None, "account": None, "home": ""},
+    "accounts": {"user": None, "account": None, "home": "", "run_as": ""},
 }
 MOST_ROWS = 1000
 
@@ -44,7 +44,8 @@ MOST_ROWS = 1000
 class Joining:
     """A cluster that wants in. `configured` has every configured field, checked later as such.
 
-    `flavors` hold flavor, device and queue; `accounts` hold user (a username), account and home.
+    `flavors` hold flavor, device and queue; `accounts` hold user (a username), account, home and
+    run_as.
     """
 
     name: Any
@@ -60,7 +61,8 @@ def read_joining(body: Mapping[str, Any]) -> tuple[Joining, list[FieldProblem]]:
     missing = [name for name in _NEEDED if name not in body]
     problems = [FieldProblem(f"/{name}", "missing", f"Give {name}.") for name in missing]
     secret = _note(problems, read_secret, body.get("secret")) if "secret" in body else b""
-    rows = {kind: _rows(kind, body.get(kind, []), problems) for kind in _ROWS}
+    backend = str(body.get("backend", ""))
+    rows = {kind: _rows(kind, body.get(kind, []), backend, problems) for kind in _ROWS}
     force = body.get("force", False)
     if not isinstance(force, bool):
         problems.append(FieldProblem("/force", "wrong_type", "Give true or false."))
@@ -97,7 +99,9 @@ def read_secret(value: object) -> tuple[bytes | None, FieldProblem | None]:
     return None, FieldProblem("/secret", "invalid_secret", words)
 
 
-def _rows(kind: str, given: object, problems: list[FieldProblem]) -> tuple[Mapping[str, str], ...]:
+def _rows(
+    kind: str, given: object, backend: str, problems: list[FieldProblem]
+) -> tuple[Mapping[str, str], ...]:
     """The rows of a list of small objects of texts, those of the right form."""
     if not isinstance(given, list) or len(given) > MOST_ROWS:
         words = f"Give a list of at most {MOST_ROWS} objects."
@@ -105,7 +109,7 @@ def _rows(kind: str, given: object, problems: list[FieldProblem]) -> tuple[Mappi
         return ()
     rows = []
     for index, row in enumerate(given):
-        found = list(_row_problems(f"/{kind}/{index}", _ROWS[kind], row))
+        found = list(_row_problems(f"/{kind}/{index}", _ROWS[kind], row, backend))
         problems.extend(found)
         if not found:
             rows.append({name: row.get(name, other) for name, other in _ROWS[kind].items()})
@@ -113,7 +117,9 @@ def _rows(kind: str, given: object, problems: list[FieldProblem]) -> tuple[Mappi
     return tuple(rows)
 
 
-def _row_problems(at: str, known: Mapping[str, Any], row: object) -> Iterator[FieldProblem]:
+def _row_problems(
+    at: str, known: Mapping[str, Any], row: object, backend: str
+) -> Iterator[FieldProblem]:
     if not isinstance(row, dict):
         yield FieldProblem(at, "wrong_type", f"Give an object of {', '.join(known)}.")
         return
@@ -126,10 +132,11 @@ def _row_problems(at: str, known: Mapping[str, Any], row: object) -> Iterator[Fi
         elif not isinstance(row.get(name, ""), str):
             yield FieldProblem(f"{at}/{name}", "wrong_type", "Give text in quotes.")
     if "account" in known and isinstance(row.get("account"), str):
-        yield from rules.person_account_problems(f"{at}/account", row["account"])
+        yield from rules.person_account_problems(f"{at}/account", row["account"], backend)
         yield from rules.home_problems(f"{at}/home", row.get("home", ""))
+        yield from rules.run_as_problems(f"{at}/run_as", row.get("run_as", ""), backend)
     if "device" in known and isinstance(row.get("device"), str):
-        yield from rules.word_problems(f"{at}/device", row["device"])
+        yield from rules.device_problems(f"{at}/device", row["device"], backend)
         yield from rules.word_problems(f"{at}/queue", row.get("queue", ""), may_be_empty=True)
 
 

@@ -50,6 +50,20 @@ _WORD = _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _PATH = re.compile(r"[a-z0-9-]{1,63}(/[a-z0-9-]{1,63})*")
 _SECONDS = _matching(r"[1-9][0-9]{0,4}")
 
+_ENVIRONMENT = Option(
+    lambda value: "\0" not in value,
+    "text",
+    "environment.NAME sets the variable NAME in every job; `{account}` is the account or namespace. "
+    "A user's own value wins.",
+)
+_MARK = Option(
+    _matching("[a-z0-9-]{1,32}"),
+    "1 to 32 of a-z, 0-9 and -",
+    "What marks jobs as this Muster's own, where two share a cluster. Else muster.",
+)
+_CONNECT = Option(_SECONDS, "seconds", "Longest wait for a connection. Else 3.")
+_TIMEOUT = Option(_SECONDS, "seconds", "Deadline of one call. Else 20.")
+
 # A name that ends in "." stands for every name that begins with it.
 OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "slurm": {
@@ -91,20 +105,9 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "What Slurm calls this cluster (ClusterName), where its accounting serves several. "
             "Else its name here.",
         ),
-        "connect_timeout_s": Option(
-            _SECONDS, "seconds", "Longest wait for a connection to slurmrestd. Else 3."
-        ),
-        "environment.": Option(
-            lambda value: "\0" not in value,
-            "text",
-            "environment.NAME sets the variable NAME in every job; `{account}` is the UNIX "
-            "account. A user's own value wins.",
-        ),
-        "mark": Option(
-            _matching("[a-z0-9-]{1,32}"),
-            "1 to 32 of a-z, 0-9 and -",
-            "What marks jobs as this Muster's own, where two share a cluster. Else muster.",
-        ),
+        "connect_timeout_s": _CONNECT,
+        "environment.": _ENVIRONMENT,
+        "mark": _MARK,
         "qos.": Option(
             _WORD,
             "a QOS",
@@ -121,7 +124,7 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "tiers, widest first, comma-separated",
             "The tiers that the cluster knows. Else those of tier.*, else spine,leaf.",
         ),
-        "timeout_s": Option(_SECONDS, "seconds", "Deadline of one call to slurmrestd. Else 20."),
+        "timeout_s": _TIMEOUT,
         "token_life_s": Option(_SECONDS, "seconds", "How long a minted token is valid. Else 1800."),
         "topology_conf": Option(
             lambda value: "\0" not in value,
@@ -133,6 +136,39 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "an absolute path",
             "Where a job without a working directory runs; `{account}` is filled in. "
             "Else /home/{account}.",
+        ),
+    },
+    "volcano": {
+        "authority": Option(
+            _matching(r"-----BEGIN CERTIFICATE-----[^\0]*-----END CERTIFICATE-----\s*"),
+            "certificates in PEM",
+            "Who signed the API server's certificate. Else the authorities that this host trusts.",
+        ),
+        "connect_timeout_s": _CONNECT,
+        "environment.": _ENVIRONMENT,
+        "mark": _MARK,
+        "namespaces": Option(
+            _matching(r"[a-z0-9]([a-z0-9-]{0,62})(\s*,\s*[a-z0-9]([a-z0-9-]{0,62}))*"),
+            "names, comma-separated",
+            "The namespaces in which jobs may run: those that accounts name. Only they are read "
+            "and written.",
+        ),
+        "qos.": Option(
+            _matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"),
+            "a PriorityClass",
+            "qos.guaranteed and qos.spot name the priority class of each class. Else none.",
+        ),
+        "tier.": Option(
+            _matching("[0-9]{1,4}"),
+            "a tier's number",
+            "tier.leaf, tier.spine, tier.domain: the tier of HyperNodes that is the federation's. "
+            "Else their tierName, else by how many tiers there are.",
+        ),
+        "timeout_s": _TIMEOUT,
+        "tolerate": Option(
+            _matching(r"[^\s,]{1,316}(\s*,\s*[^\s,]{1,316})*"),
+            "keys of taints, comma-separated",
+            "Taints that jobs tolerate: nodes that bear them take jobs. Else none.",
         ),
     },
 }

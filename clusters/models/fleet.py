@@ -72,7 +72,7 @@ class Cluster(models.Model):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     name = models.CharField(max_length=63, validators=[NAME])
     title = models.CharField(max_length=200, blank=True)
-    backend = models.CharField(max_length=16, choices=[("slurm", "Slurm")])
+    backend = models.CharField(max_length=16, choices=[("slurm", "Slurm"), ("volcano", "Volcano")])
     endpoint = models.URLField(max_length=500)
     secret = models.BinaryField(blank=True, default=bytes)
     account = models.CharField(
@@ -118,7 +118,7 @@ class ClusterFlavor(models.Model):
 
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="flavors")
     flavor = models.ForeignKey(Flavor, models.PROTECT, related_name="clusters")
-    device = models.CharField(max_length=63)
+    device = models.CharField(max_length=253)
     queue = models.CharField(max_length=63, blank=True)
 
     class Meta:
@@ -132,12 +132,16 @@ class ClusterFlavor(models.Model):
 
 
 class ClusterAccount(models.Model):
-    """A person's UNIX account on a cluster; jobs run as it."""
+    """A person's UNIX account or namespace on a cluster; jobs run as it, or in it.
+
+    `run_as` are the numbers of user and group (`2001:3000`) of containers; "" = the image's own.
+    """
 
     cluster = models.ForeignKey(Cluster, models.CASCADE, related_name="accounts")
     user = models.ForeignKey(User, models.CASCADE, related_name="cluster_accounts")
     account = models.CharField(max_length=63)
     home = models.CharField(max_length=500, blank=True)
+    run_as = models.CharField(max_length=32, blank=True, default="", db_default="")
 
     class Meta:
         constraints: ClassVar = [
@@ -158,7 +162,7 @@ class Node(models.Model):
     name = models.CharField(max_length=253)
     state = models.CharField(max_length=16)
     reason = models.TextField(blank=True)
-    device = models.CharField(max_length=63, blank=True)
+    device = models.CharField(max_length=253, blank=True)
     gpus = models.PositiveIntegerField()
     cpus = models.PositiveIntegerField()
     memory_mib = models.PositiveBigIntegerField()

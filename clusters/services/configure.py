@@ -295,7 +295,7 @@ def set_cluster_flavor(
     """
 
     def problems() -> Iterator[FieldProblem]:
-        yield from rules.word_problems("/device", device)
+        yield from rules.device_problems("/device", device, cluster.backend)
         yield from rules.word_problems("/queue", queue, may_be_empty=True)
 
     refuse(problems())
@@ -331,9 +331,12 @@ def set_account(
     user: User,
     account: str,
     home: str = "",
+    run_as: str = "",
     now: datetime,
 ) -> ClusterAccount:
     """Says which UNIX account a person's jobs run as on a cluster, and its home directory.
+
+    On Kubernetes: the namespace they run in, and `run_as` the user and group of their containers.
 
     Attempts that are bound already keep the account they were bound with.
 
@@ -342,13 +345,14 @@ def set_account(
     """
 
     def problems() -> Iterator[FieldProblem]:
-        yield from rules.person_account_problems("/account", account)
+        yield from rules.person_account_problems("/account", account, cluster.backend)
         yield from rules.home_problems("/home", home)
+        yield from rules.run_as_problems("/run_as", run_as, cluster.backend)
 
     refuse(problems())
     held = ClusterAccount.objects.filter(cluster=cluster, user=user).first()
-    before = {"account": held.account, "home": held.home} if held else None
-    after = {"account": account, "home": home}
+    before = _account_facts(held) if held else None
+    after = {"account": account, "home": home, "run_as": run_as}
     if held and before == after:
         return held
     held, _ = ClusterAccount.objects.update_or_create(cluster=cluster, user=user, defaults=after)
@@ -356,10 +360,14 @@ def set_account(
     return held
 
 
+def _account_facts(held: ClusterAccount) -> dict[str, str]:
+    return {"account": held.account, "home": held.home, "run_as": held.run_as}
+
+
 @transaction.atomic
 def remove_account(*, actor: User | None, held: ClusterAccount, now: datetime) -> None:
     """Takes a person's account on a cluster away: new jobs of theirs cannot go there."""
-    before = {"account": held.account, "home": held.home}
+    before = _account_facts(held)
     if ClusterAccount.objects.filter(pk=held.pk).delete()[0]:
         _record(actor, held.cluster, "remove_account", held.user.username, before, None, now)
 

@@ -169,6 +169,7 @@ def join_cluster(*, actor: User | None, joining: Joining, looked: Looked, now: d
             user=people[row["user"]],
             account=row["account"],
             home=row["home"],
+            run_as=row["run_as"],
             now=now,
         )
     keep_report(actor=actor, cluster=cluster, report=looked.report, now=now)

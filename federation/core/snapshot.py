@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from accounting.core.rating import PriceBook
-from clusters.core.capabilities import GANG_NEEDS, SIGNAL
+from clusters.core.capabilities import GANG_NEEDS, SCRIPT, SIGNAL
 from clusters.core.resources import GangShape
 from clusters.core.topology import NodeRoom
 from quotas.core.cohort import QuotaRow, Use
@@ -32,6 +32,7 @@ class Ask:
 
     `signalled`: it is to get a checkpoint signal (read only where a cluster cannot pass one).
     `saved_in` is the store that holds the checkpoint it resumes from, "" = it has none, or anywhere.
+    `forms` are those in which it can be started; `claims` its volumes there, `:ro` = only read.
 
     `avoid_nodes` are "cluster/node", or "cluster/*" for a cluster that refused the job: it is taken
     only when there is no other. Nodes are avoided only while the gang could do without them. Tiers are the federation's, "" = any. Empty `only_clusters`
@@ -49,6 +50,8 @@ class Ask:
     avoid_nodes: tuple[str, ...] = ()
     signalled: bool = False
     saved_in: str = ""
+    forms: tuple[str, ...] = (SCRIPT,)
+    claims: tuple[str, ...] = ()
 
     def allows(self, cluster: str) -> bool:
         """Whether the job's owner lets it go to that cluster."""
@@ -117,6 +120,7 @@ class ClusterView:
     `lacks` are capabilities that its last probe found off (`clusters.core.capabilities`). `seen` is
     False for a cluster that was never observed: nothing is known about its nodes. `class_is_fixed`:
     the classes are mapped to different QOS there, so that a running gang cannot change its class.
+    `form` is the form in which its backend starts a job.
     """
 
     id: UUID
@@ -130,6 +134,7 @@ class ClusterView:
     lacks: frozenset[str] = frozenset()
     seen: bool = True
     class_is_fixed: bool = False
+    form: str = SCRIPT
 
     def avoided(self, ask: Ask) -> frozenset[str]:
         """Nodes here that kept an earlier attempt of the job from running."""
@@ -293,7 +298,10 @@ def obstacle(ask: Ask, user: UUID, site: Site) -> str:
 
 
 def missing(ask: Ask, cluster: ClusterView) -> str:
-    """The first capability that the job needs and the cluster lacks, or ""."""
+    """The form of the cluster's backend that the job is not there in, or else the first capability
+    that it needs and the cluster lacks, or ""."""
+    if cluster.form not in ask.forms:
+        return cluster.form
     if not cluster.lacks:
         return ""
     needs = (*GANG_NEEDS, SIGNAL) if ask.signalled else GANG_NEEDS

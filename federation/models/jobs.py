@@ -28,6 +28,14 @@ ACTIVE = Q(
 )
 
 
+_WORDS = ArrayField(models.CharField(max_length=257))
+
+
+def script_only() -> list[str]:
+    """The forms of a job of before there were others."""
+    return ["script"]
+
+
 class Job(models.Model):
     """One gang as its user asked for it.
 
@@ -58,6 +66,14 @@ class Job(models.Model):
     start_timeout_ms = models.BigIntegerField()
     max_restarts = models.PositiveSmallIntegerField()
     stores = ArrayField(models.CharField(max_length=63), default=list)
+    forms = ArrayField(
+        models.CharField(max_length=16),
+        default=script_only,
+        db_default=models.Value(["script"], _WORDS),
+    )
+    claims = ArrayField(
+        models.CharField(max_length=257), default=list, db_default=models.Value([], _WORDS)
+    )
     only_clusters = ArrayField(models.CharField(max_length=63), default=list)
     avoid_clusters = ArrayField(models.CharField(max_length=63), default=list)
     avoid_nodes = ArrayField(models.CharField(max_length=317), default=list)

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db.models import Count, Sum, TextField
 from django.db.models.functions import Cast
 
-from clusters.core.capabilities import lacks
+from clusters.core.capabilities import FORMS, lacks
 from clusters.core.observation import NodeState
 from clusters.core.resources import NOTHING_TAKEN, GangShape, NodeShape, left_of
 from clusters.core.topology import NodeRoom, Room
@@ -87,6 +87,7 @@ def cluster_views(now: datetime, users: Any, held: Iterable[Holding]) -> tuple[C
                 lacks=lacks(cluster.capabilities, cluster.options),
                 seen=cluster.last_seen_at is not None,
                 class_is_fixed=_class_is_fixed(cluster.options),
+                form=FORMS[cluster.backend],
             )
         )
     return tuple(views)
@@ -129,6 +130,7 @@ def take_fleet(users: Iterable[UUID]) -> tuple[FleetView, ...]:
             people=frozenset(people[cluster.id]),
             lacks=lacks(cluster.capabilities, cluster.options),
             seen=cluster.last_seen_at is not None,
+            form=FORMS[cluster.backend],
         )
         at_rest = {name: built[1][device, queue].at_rest for name, device, queue in named}
         views.append(FleetView(view, at_rest))

@@ -64,6 +64,8 @@ ASK = (
     "only_clusters",
     "avoid_clusters",
     "avoid_nodes",
+    "forms",
+    "claims",
 )
 _ASKED = attrgetter(*ASK)
 # Read from the large `spec` only of jobs that have a checkpoint to resume from.
@@ -221,7 +223,8 @@ def _joined(kind: list[WaitingJob], new: list[WaitingJob]) -> list[WaitingJob]:
 
 def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001
     """The ask of a job's columns, in the order of `ASK`, where it saved, and perhaps its signal."""
-    required, preferred, prefer, stores, only, avoid, avoid_nodes, saved_in, *signal = rest
+    required, preferred, prefer, stores, only, avoid, avoid_nodes, forms, claims, *late = rest
+    saved_in, *signal = late
     return Ask(
         options=tuple(_option(option, exclusive) for option in options),
         time_limit_ms=limit_ms,
@@ -232,6 +235,8 @@ def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *res
         only_clusters=tuple(only),
         avoid_clusters=tuple(avoid),
         avoid_nodes=tuple(sorted(avoid_nodes)),
+        forms=tuple(forms),
+        claims=tuple(claims),
         signalled=bool(signal and signal[0]),
         saved_in=saved_in or "",
     )

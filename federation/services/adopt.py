@@ -28,7 +28,8 @@ from federation.models import ArbiterTerm, Attempt, Job
 from federation.selectors.attempts import last_reading, stop_cause
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.selectors.snapshot import take_snapshot
-from federation.services.commit import begin_term, gang_of
+from federation.services.commit import begin_term
+from federation.services.gang import gang_of
 from federation.services.reconcile import reconcile_cluster
 from kit.ids import attempt_id, read_fence
 from kit.intervals import from_ms
@@ -313,7 +314,11 @@ def _gang(claim: Claim, site: _Site, job: Job) -> Gang:
             "spec": job.spec,
             "tenant__path": job.tenant.path,
         },
-        person=ClusterAccount(account=account, home=known.home if known else ""),
+        person=ClusterAccount(
+            account=account,
+            home=known.home if known else "",
+            run_as=known.run_as if known else "",
+        ),
         options=site.cluster.options,
     )
 

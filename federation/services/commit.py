@@ -13,21 +13,19 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Exists, F, OuterRef, Subquery
 
-from clusters.core.charging import charge_of
 from clusters.core.gang import Gang
 from clusters.models import Cluster, ClusterAccount, Command
 from federation.core.lifecycle import JobState
 from federation.core.plan import Binding, Claim, Plan
-from federation.core.proof import resume_environment
-from federation.core.spec import JobSpec
 from federation.models import ArbiterTerm, Attempt, Decision, Job, Telling
 from federation.selectors.fleet import OPEN_ATTEMPTS
 from federation.services.evict import claim, release
+from federation.services.gang import gang_of
 from federation.services.promote import promote
 from federation.services.reasons import Memory, Said, tell
 from federation.services.revisions import Revisions, lock_quotas, quotas_as_seen
 from kit.bulk import among, insert_rows
-from kit.ids import attempt_id, fence
+from kit.ids import attempt_id
 from tenancy.models import Tenant
 from tenancy.services.records import Change, write_events
 
@@ -254,50 +252,6 @@ def _order(binding: Binding, facts: _Facts) -> _Order:
         options=facts.clusters[binding.cluster]["options"],
     )
     return _Order(binding, job, attempt_id(job["uuid"], binding.number), gang)
-
-
-def gang_of(
-    binding: Binding, job: Mapping[str, Any], *, person: ClusterAccount, options: Mapping[str, str]
-) -> Gang:
-    """What the backend is told. `options` are the cluster's: `charge.*`, `qos.<class>`.
-
-    A person's home there is where a job without a working directory runs, and its HOME.
-    """
-    spec = JobSpec.from_json(job["spec"])
-    checkpoint = spec.checkpoint
-    return Gang(
-        fence=fence(job["uuid"], binding.number),
-        title=job["name"],
-        account=person.account,
-        charge=charge_of(options, job["tenant__path"]),
-        queue=binding.queue,
-        service_class=options.get(f"qos.{binding.service_class}", ""),
-        shape=binding.shape,
-        device=binding.device,
-        nodes=binding.nodes,
-        time_limit_s=-(-spec.time_limit_ms // 1000),
-        script=spec.run.script,
-        workdir=spec.run.workdir or person.home,
-        output=spec.run.output,
-        error=spec.run.error,
-        tasks_per_node=spec.run.tasks_per_node,
-        environment={
-            **({"HOME": person.home} if person.home else {}),
-            **spec.environment_on(binding.flavor),
-            "MUSTER_JOB_ID": str(job["uuid"]),
-            "MUSTER_ATTEMPT": str(binding.number),
-            "MUSTER_CLUSTER": binding.cluster_name,
-            "MUSTER_FLAVOR": binding.flavor,
-            "MUSTER_CLASS": binding.service_class,
-            "MUSTER_TIER": binding.tier,
-            "MUSTER_NODES": ",".join(binding.nodes),
-            "MUSTER_GPUS_PER_NODE": str(binding.shape.per_node.gpus),
-            **resume_environment(job.get("saved_step"), job.get("saved_path") or ""),
-        },
-        signal=checkpoint.signal if checkpoint else "",
-        grace_s=-(-checkpoint.grace_ms // 1000) if checkpoint else 0,
-        labels=dict(spec.labels),
-    )
 
 
 def _write_orders(orders: Sequence[_Order], now: datetime) -> None:

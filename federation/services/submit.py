@@ -13,6 +13,7 @@ from django.db import transaction
 
 from accounting.core.rating import PriceBook
 from accounting.selectors.prices import ALL_PRICES, whole_book
+from clusters.core.capabilities import FORMS
 from clusters.models import Flavor
 from federation.core.plan import Reason
 from federation.core.spec import JobSpec
@@ -144,6 +145,8 @@ def columns(spec: JobSpec) -> dict[str, Any]:
         "start_timeout_ms": spec.start_timeout_ms,
         "max_restarts": spec.max_restarts,
         "stores": list(spec.stores),
+        "forms": spec.run.forms,
+        "claims": spec.claims,
         "only_clusters": list(spec.only_clusters),
         "avoid_clusters": list(spec.avoid_clusters),
         "not_before": None if spec.not_before_ms is None else from_ms(spec.not_before_ms),
@@ -208,6 +211,8 @@ def _never(at: str, spec: JobSpec, reasons: Sequence[Reason]) -> Iterator[FieldP
         pointer = _POINTERS.get(reason.code, "/flavors")
         if reason.code == "store_unavailable" and not spec.requires:
             pointer = "/checkpoint/store"
+        if reason.unit in FORMS.values():
+            pointer = f"/run/{reason.unit}"
         told.setdefault((pointer, reason.code), []).append(reason.message)
     for (pointer, code), messages in told.items():
         yield FieldProblem(at + pointer, code, " ".join(dict.fromkeys(messages)))

@@ -203,9 +203,13 @@ def test_flavors_and_people_of_a_cluster_are_set_and_taken_away(world: World) ->
 
     vera = "/clusters/aurora/accounts/vera"
     put = world.ada.call("PUT", vera, {"account": "vera", "home": "/home/vera"})
-    assert put.json() == {"user": "vera", "account": "vera", "home": "/home/vera"}
+    account = {"user": "vera", "account": "vera", "home": "/home/vera", "run_as": ""}
+    assert put.json() == account
     assert spots(world.ada.call("PUT", vera, {"account": "root"})) == [
         ("/account", "invalid_account")
+    ]
+    assert spots(world.ada.call("PUT", vera, {"account": "vera", "run_as": "2001"})) == [
+        ("/run_as", "invalid_run_as")
     ]
     listed = world.ada.get("/clusters/aurora/accounts?limit=2").json()
     assert [row["user"] for row in listed["items"]] == ["bob", "charlie"]
@@ -329,3 +333,29 @@ def test_a_name_is_free_again_when_its_cluster_is_gone(world: World) -> None:
     assert all("aurora" not in flavor["clusters"] for flavor in shown)
     with pytest.raises(ValueError, match="gone"):
         set_state(actor=None, cluster=new, state=Cluster.State.GONE, now=timezone.now())
+
+
+def test_on_kubernetes_people_have_namespaces_and_gpus_resources(
+    world: World, there: Simulated
+) -> None:
+    world.ada.post("/clusters", body(there))
+    world.ada.post("/flavors", {"name": "b200"})
+    Cluster.objects.filter(name="borealis").update(backend="volcano")
+    device = {"device": "nvidia.com/gpu:NVIDIA-H100-80GB-HBM3"}
+    assert world.ada.call("PUT", "/clusters/borealis/flavors/b200", device).status_code == 200
+    for bad in ("a b", "nvidia.com/gpu:", "/gpu", "x" * 254):
+        answer = world.ada.call("PUT", "/clusters/borealis/flavors/b200", {"device": bad})
+        assert spots(answer) == [("/device", "invalid_name")]
+    vera = "/clusters/borealis/accounts/vera"
+    put = world.ada.call("PUT", vera, {"account": "2nd-team", "run_as": "2001:3000"})
+    assert put.json() == {"user": "vera", "account": "2nd-team", "home": "", "run_as": "2001:3000"}
+    for account, code in (
+        ("Team", "invalid_name"),
+        ("team.a", "invalid_name"),
+        ("default", "invalid_account"),
+        ("kube-system", "invalid_account"),
+    ):
+        assert ("/account", code) in spots(world.ada.call("PUT", vera, {"account": account}))
+    for numbers in ("0", "2001:0", "-1", "2001:", "root"):
+        answer = world.ada.call("PUT", vera, {"account": "team", "run_as": numbers})
+        assert spots(answer) == [("/run_as", "invalid_run_as")]

@@ -13,6 +13,10 @@ def _run(**changes: Any) -> dict[str, Any]:
     return small(run={"script": "#!/bin/bash\nsrun true", **changes})
 
 
+def _image(**changes: Any) -> dict[str, Any]:
+    return small(run={"image": "trainer:1", **changes})
+
+
 def _without(name: str) -> dict[str, Any]:
     return {key: value for key, value in small().items() if key != name}
 
@@ -94,8 +98,77 @@ BAD: list[tuple[str, Any, str, str]] = [
     ("carriage returns", _run(script="#!/bin/bash\r\nsrun"), "/run/script", "invalid_format"),
     ("nul in script", _run(script="#!/bin/sh\n\0"), "/run/script", "control_character"),
     ("script too long", _run(script="#!" + "x" * (1 << 20)), "/run/script", "too_long"),
-    ("image", _run(image="nvcr/pytorch"), "/run/image", "not_supported"),
-    ("volumes", _run(volumes=[{"claim": "a"}]), "/run/volumes", "not_supported"),
+    ("image with a blank", _run(image="trainer 1"), "/run/image", "invalid_format"),
+    ("image as a list", _run(image=["trainer:1"]), "/run/image", "wrong_type"),
+    ("command without image", _run(command=["a"]), "/run/command", "needs_image"),
+    ("memory without image", _run(shm="64Gi"), "/run/shm", "needs_image"),
+    ("command as text", _image(command="python train.py"), "/run/command", "wrong_type"),
+    ("number as argument", _image(args=["--steps", 5]), "/run/args/1", "wrong_type"),
+    ("nul in an argument", _image(args=["a\0"]), "/run/args/0", "control_character"),
+    ("many arguments", _image(args=["a"] * 1025), "/run/args", "wrong_length"),
+    ("volume without mount", _image(volumes=[{"claim": "a"}]), "/run/volumes/0/mount", "required"),
+    (
+        "claim in capitals",
+        _image(volumes=[{"claim": "Data", "mount": "/data"}]),
+        "/run/volumes/0/claim",
+        "invalid_format",
+    ),
+    (
+        "relative mount",
+        _image(volumes=[{"claim": "a", "mount": "data"}]),
+        "/run/volumes/0/mount",
+        "invalid_format",
+    ),
+    (
+        "mount that goes up",
+        _image(volumes=[{"claim": "a", "mount": "/data/../proc"}]),
+        "/run/volumes/0/mount",
+        "invalid_format",
+    ),
+    (
+        "mount over the system",
+        _image(volumes=[{"claim": "a", "mount": "//dev/./shm/"}]),
+        "/run/volumes/0/mount",
+        "duplicate",
+    ),
+    (
+        "two at one path",
+        _image(
+            volumes=[{"claim": "a", "mount": "/data"}], secrets=[{"name": "b", "mount": "/data/"}]
+        ),
+        "/run/secrets/0/mount",
+        "duplicate",
+    ),
+    ("secret without use", _image(secrets=[{"name": "a"}]), "/run/secrets/0", "either_or"),
+    (
+        "secret twice used",
+        _image(secrets=[{"name": "a", "mount": "/a", "env": True}]),
+        "/run/secrets/0",
+        "either_or",
+    ),
+    (
+        "odd variable of a secret",
+        _image(secrets=[{"name": "a", "env": "A-B"}]),
+        "/run/secrets/0/env",
+        "invalid_format",
+    ),
+    (
+        "GPUs as network devices",
+        _image(rdma={"nvidia.com/gpu": 8}),
+        "/run/rdma/nvidia.com~1gpu",
+        "not_a_network_device",
+    ),
+    (
+        "a slice of a GPU",
+        _image(rdma={"nvidia.com/mig-1g.10gb": 1}),
+        "/run/rdma/nvidia.com~1mig-1g.10gb",
+        "not_a_network_device",
+    ),
+    ("memory as a device", _image(rdma={"memory": 8}), "/run/rdma/memory", "invalid_format"),
+    ("no device", _image(rdma={"rdma/hca": 0}), "/run/rdma/rdma~1hca", "out_of_range"),
+    ("devices as text", _image(rdma={"rdma/hca": "8"}), "/run/rdma/rdma~1hca", "wrong_type"),
+    ("shm without unit", _image(shm="64"), "/run/shm", "invalid_format"),
+    ("runtime class", _image(runtime_class="a/b"), "/run/runtime_class", "invalid_format"),
     ("relative workdir", _run(workdir="run7"), "/run/workdir", "invalid_format"),
     ("lines in a path", _run(output="a\nb"), "/run/output", "control_character"),
     ("own variable", small(environment={"MUSTER_TP": "8"}), "/environment/MUSTER_TP", "reserved"),

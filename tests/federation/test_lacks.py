@@ -4,6 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from clusters.core.capabilities import LACK_FIXES
 from clusters.models import Cluster
 from federation.core.cycle import decide
 from federation.models import Job
@@ -37,6 +38,22 @@ def test_a_signal_is_read_only_where_a_cluster_cannot_pass_one() -> None:
     assert plan.reasons[wants.pk][0].unit == "signal"
     assert waiting_job(wants).ask.signalled
     assert not waiting_job(plain).ask.signalled
+
+
+def test_a_job_goes_only_where_it_can_be_started_in_one_of_its_forms() -> None:
+    world = World()
+    script, image, both = (
+        world.job(forms=forms) for forms in (["script"], ["image"], ["script", "image"])
+    )
+    for backend, lacking in (("slurm", image), ("volcano", script)):
+        Cluster.objects.update(backend=backend)
+        plan = decide(take_snapshot(NOW))
+        assert {one.job for one in plan.bindings} == {script.pk, image.pk, both.pk} - {lacking.pk}
+        (reason,) = plan.reasons[lacking.pk]
+        assert reason.code == "backend_cannot_run"
+        assert reason.unit == {"slurm": "script", "volcano": "image"}[backend]
+        assert reason.unit in waiting_job(both).ask.forms
+        assert LACK_FIXES[reason.unit].startswith(f"Give the job a run.{reason.unit}")
 
 
 def test_a_cluster_without_accounting_gets_no_job_unless_its_admin_chose_so() -> None:

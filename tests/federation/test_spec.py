@@ -35,6 +35,7 @@ def test_the_whole_body_is_read() -> None:
     assert spec.gang.gpus == 128
     assert spec.time_limit_ms == 72 * 3_600_000
     assert spec.stores == ("dataset:webtext", "lustre-a")
+    assert (spec.run.forms, spec.claims) == (["script", "image"], ["webtext:ro"])
     assert [choice.name for choice in spec.flavors] == ["h100-sxm-80", "a100-sxm-80"]
     assert spec.options()[0] == {
         "flavor": "h100-sxm-80",
@@ -242,8 +243,34 @@ sizes = st.fixed_dictionaries(
         "start_timeout": st.integers(1, 600),
     },
 )
+runs = st.fixed_dictionaries(
+    {"image": st.just("trainer:1")},
+    optional={
+        "script": st.just("#!/bin/sh\ntrue"),
+        "command": st.lists(st.text(st.characters(categories=["L", "N"])), max_size=3),
+        "host_network": st.booleans(),
+        "rdma": st.dictionaries(st.sampled_from(["rdma/hca", "intel.com/vf"]), st.integers(1, 64)),
+        "volumes": st.lists(
+            st.fixed_dictionaries(
+                {"claim": st.sampled_from(["a", "b"]), "mount": st.sampled_from(["/a", "/b/c"])},
+                optional={"read_only": st.booleans()},
+            ),
+            max_size=2,
+            unique_by=lambda one: one["mount"],
+        ),
+        "shm": st.sampled_from(["64Gi", "100Mi"]),
+        "secrets": st.lists(
+            st.fixed_dictionaries({"name": st.just("s"), "env": st.just("A") | st.just(True)})
+            | st.fixed_dictionaries({"name": st.just("s"), "mount": st.just("/s")}),
+            max_size=3,
+            unique_by=str,
+        ),
+        "service_account": st.just("trainer"),
+    },
+)
 bodies = st.builds(
     small,
+    run=st.just({"script": "#!/bin/bash\nsrun true"}) | runs,
     gang=sizes,
     time_limit=st.integers(1, 10**6) | st.sampled_from(["3-00:00:00", "90m"]),
     priority=st.integers(0, 1000) | st.sampled_from(["low", "high"]),

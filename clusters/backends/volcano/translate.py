@@ -14,7 +14,7 @@ from zlib import crc32
 
 from clusters.backends.volcano.nodes import HOSTNAME, resource_of
 from clusters.core.backend import BackendRejectedError
-from clusters.core.container import Container
+from clusters.core.container import Container, Secret
 from clusters.core.gang import Gang
 
 FENCE, MARK = "muster/fence", "muster/mark"
@@ -127,6 +127,7 @@ class _Pods:
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
             "tolerations": [{"key": key, "operator": "Exists"} for key in keys if key],
             **(host if container.host_network else {}),
+            "securityContext": _identity(gang.run_as),
             "serviceAccountName": container.service_account,
             "automountServiceAccountToken": bool(container.service_account),
             "imagePullSecrets": [{"name": name} for name in container.image_pull_secrets],
@@ -134,12 +135,13 @@ class _Pods:
             "volumes": list(_volumes(container)),
             "containers": [self._one(variables)],
         }
-        return {name: value for name, value in pod.items() if value not in ("", [])}
+        return {name: value for name, value in pod.items() if value not in ("", [], {})}
 
     def _one(self, variables: Mapping[str, str]) -> Json:
         container, gang = self._container, self._gang
         need = gang.shape.per_node
-        amounts = {resource_of(gang.device): need.gpus, "cpu": need.cpus, **container.rdma}
+        # What counts is set last: no network device may stand for a GPU that nobody pays.
+        amounts = {**container.rdma, resource_of(gang.device): need.gpus, "cpu": need.cpus}
         resources = {name: str(count) for name, count in amounts.items() if name and count}
         if need.memory_mib:
             resources["memory"] = f"{need.memory_mib}Mi"
@@ -148,9 +150,14 @@ class _Pods:
             "image": container.image,
             "command": list(container.command),
             "args": list(container.args),
-            "env": [{"name": name, "value": literal(value)} for name, value in variables.items()],
+            "env": [
+                *({"name": name, "value": literal(value)} for name, value in variables.items()),
+                *(_secret_variable(one) for one in container.secrets if one.variable),
+            ],
             "envFrom": [
-                {"secretRef": {"name": one.name}} for one in container.secrets if not one.mount
+                {"secretRef": {"name": one.name}}
+                for one in container.secrets
+                if not (one.mount or one.variable)
             ],
             "resources": {"requests": resources, "limits": dict(resources)},
             "volumeMounts": list(_mounts(container)),
@@ -164,6 +171,20 @@ class _Pods:
 def literal(value: str) -> str:
     """A variable's value that Kubernetes leaves as it is: it would read `$(NAME)` in it."""
     return value.replace("$", "$$")
+
+
+def _identity(run_as: str) -> Json:
+    """Who a pod's processes are; its volumes are the group's. {} = who the image says."""
+    if not run_as:
+        return {}
+    user, _, group = run_as.partition(":")
+    owner = {"runAsUser": int(user), "runAsNonRoot": True}
+    return owner | ({"runAsGroup": int(group), "fsGroup": int(group)} if group else {})
+
+
+def _secret_variable(one: Secret) -> Json:
+    key = {"name": one.name, "key": one.variable}
+    return {"name": one.variable, "valueFrom": {"secretKeyRef": key}}
 
 
 def _volumes(container: Container) -> Iterator[Json]:

@@ -20,11 +20,12 @@ from federation.core.spec.scalars import Text
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list of at most `most` values of one kind, each once."""
+    """A list of at most `most` values of one kind, each once unless `may_repeat`."""
 
     kind: Kind
     most: int
     least: int = 0
+    may_repeat: bool = False
 
     def read(self, value: Any, at: str, problems: Problems) -> Any:
         """A tuple."""
@@ -38,7 +39,7 @@ class Items:
         items = [read(item, f"{at}/{index}", problems) for index, item in enumerate(value)]
         if len(problems) > known or any(item is INVALID for item in items):
             return INVALID
-        for index, item in enumerate(items):
+        for index, item in enumerate(() if self.may_repeat else items):
             if item in items[:index]:
                 tell(problems, f"{at}/{index}", "duplicate", "It is in the list already.")
         return tuple(items) if len(problems) == known else INVALID
@@ -50,30 +51,30 @@ class Items:
             "items": self.kind.schema(),
             "minItems": self.least,
             "maxItems": self.most,
-            "uniqueItems": True,
+            "uniqueItems": not self.may_repeat,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """An object of free names, each with a text."""
+    """An object of free names, each with a value of one kind."""
 
     name: Text
-    text: Text
+    value: Kind
     most: int
     reserved: str = ""
 
     def read(self, value: Any, at: str, problems: Problems) -> Any:
         """A dictionary, names sorted."""
         if type(value) is not dict:
-            return tell(problems, at, "wrong_type", "Give an object of names and texts.")
+            return tell(problems, at, "wrong_type", "Give an object of names and values.")
         if len(value) > self.most:
             return tell(problems, at, "wrong_length", f"Give at most {self.most} names.")
         known = len(problems)
-        for name, text in value.items():
+        for name, one in value.items():
             here = f"{at}/{name if name.isidentifier() else token(name)}"
             self.name.read(name, here, problems)
-            self.text.read(text, here, problems)
+            self.value.read(one, here, problems)
             if self.reserved and name.startswith(self.reserved):
                 tell(problems, here, "reserved", f"Names with {self.reserved} are Muster's own.")
         return dict(sorted(value.items())) if len(problems) == known else INVALID
@@ -83,7 +84,7 @@ class Pairs:
         return {
             "type": "object",
             "propertyNames": self.name.schema(),
-            "additionalProperties": self.text.schema(),
+            "additionalProperties": self.value.schema(),
             "maxProperties": self.most,
         }
 

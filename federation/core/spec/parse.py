@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from math import lcm
 from typing import Any, Final
 
+from federation.core.spec.container import build
 from federation.core.spec.kinds import MOST_PROBLEMS, Problems, did_you_mean, tell, token
 from federation.core.spec.table import JOB, TIERS
 from federation.core.spec.values import (
@@ -71,17 +72,18 @@ def _build(values: dict[str, Any], at: str, problems: Problems) -> JobSpec | Non
     flavors = _flavors(values.get("flavors") or (), base, at, problems)
     _check_checkpoint(values, at, problems)
     _check_tasks(values.get("run"), flavors, f"{at}/run/tasks_per_node", problems)
-    if base is None or problems:
+    run = None if problems else _run(values["run"], f"{at}/run", problems)
+    if base is None or run is None:
         return None
     topology = values["topology"] or {"required": "", "preferred": ""}
     clusters = values["clusters"] or {"only": (), "avoid": ()}
-    saved, run = values["checkpoint"], values["run"]
+    saved = values["checkpoint"]
     return JobSpec(
         tenant=values["tenant"],
         gang=base.gang,
         flavors=flavors,
         time_limit_ms=values["time_limit"],
-        run=Run(**{name: run[name] for name in Run.__slots__}),
+        run=run,
         name=values["name"],
         service_class=values["class"],
         priority=values["priority"],
@@ -227,6 +229,19 @@ def _check_tasks(
     if run and cpus is not None and run.get("tasks_per_node", 1) > cpus:
         detail = f"Give at most {cpus}, the CPUs of a node, or more gang.cpus_per_gpu."
         tell(problems, at, "out_of_range", detail)
+
+
+def _run(values: Mapping[str, Any], at: str, problems: Problems) -> Run | None:
+    """What is run; None when it is nothing, or wrong."""
+    names = ("script", "workdir", "output", "error", "tasks_per_node")
+    run = Run(**{name: values[name] for name in names}, container=build(values, at, problems))
+    if problems:
+        return None
+    if not run.forms:
+        detail = "Give a script for Slurm, an image for Kubernetes, or both."
+        tell(problems, f"{at}/script", "required", detail)
+        return None
+    return run
 
 
 def _checkpoint(values: Mapping[str, Any]) -> Checkpoint:

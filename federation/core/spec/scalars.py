@@ -93,6 +93,21 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class TrueOr:
+    """True, or a text; false is as if left out."""
+
+    text: Text
+
+    def read(self, value: Any, at: str, problems: Problems) -> Any:
+        """The truth value or the text."""
+        return value if type(value) is bool else self.text.read(value, at, problems)
+
+    def schema(self) -> Schema:
+        """Either form."""
+        return {"oneOf": [{"type": "boolean"}, self.text.schema()]}
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One of a few words."""
 

@@ -6,6 +6,7 @@ Bounds are generous to real jobs and keep absurd ones out of the arithmetic.
 import re
 from typing import Final
 
+from federation.core.spec import container
 from federation.core.spec.kinds import Kind
 from federation.core.spec.objects import Field, Items, NameOr, Object, Pairs
 from federation.core.spec.scalars import (
@@ -137,32 +138,16 @@ CHECKPOINT: Final = Object(
     }
 )
 
-_KUBERNETES = "Kubernetes clusters are not supported yet."
 RUN: Final = Object(
     {
-        "script": Field(_SCRIPT, "The batch script, for Slurm."),
+        "script": Field(_SCRIPT, "The batch script, for Slurm.", ""),
         "workdir": Field(_WORKDIR, "Working directory; none = the account's home.", ""),
         "output": Field(_OUTPUT, "Where standard output goes; Slurm's patterns work.", ""),
         "error": Field(_OUTPUT, "Where standard error goes; none = with the output.", ""),
         "tasks_per_node": Field(
             Integer(1, 1024), "Processes that `srun` starts on each node; Slurm only.", 1
         ),
-        **{
-            name: Field(Later(_KUBERNETES), "Kubernetes only.", None)
-            for name in (
-                "image",
-                "command",
-                "args",
-                "host_network",
-                "rdma",
-                "volumes",
-                "shm",
-                "secrets",
-                "service_account",
-                "image_pull_secrets",
-                "runtime_class",
-            )
-        },
+        **container.FIELDS,
     }
 )
 
@@ -183,7 +168,7 @@ JOB: Final = Object(
         "parallelism": Field(PARALLELISM, "How the job splits its work over the GPUs.", None),
         "time_limit": Field(Duration(1, YEAR_S), "Longest run time of one attempt."),
         "checkpoint": Field(CHECKPOINT, "How the job saves its work.", None),
-        "run": Field(RUN, "What is run."),
+        "run": Field(RUN, "What is run: a script, an image, or both, and then either will do."),
         "environment": Field(
             Pairs(_VARIABLE, Text(32_768, has_lines=True), most=256, reserved="MUSTER_"),
             "Variables for the job.",

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from clusters.core.capabilities import IMAGE, SCRIPT
+from clusters.core.container import Container
+from federation.core.spec.container import from_json, to_json
 from federation.core.spec.quantities import (
     read_memory_mib,
     read_moment_ms,
@@ -155,25 +158,36 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is run; "" = not said. `tasks_per_node` are the processes that `srun` starts on each."""
+    """What is run: a script (Slurm), a container (Kubernetes) or both; "" = not said.
 
-    script: str
+    `tasks_per_node` are the processes that `srun` starts on each.
+    """
+
+    script: str = ""
     workdir: str = ""
     output: str = ""
     error: str = ""
     tasks_per_node: int = 1
+    container: Container | None = None
+
+    @property
+    def forms(self) -> list[str]:
+        """In which forms it can be started (`clusters.core.capabilities`): script, image."""
+        return [SCRIPT] * bool(self.script) + [IMAGE] * (self.container is not None)
 
     def to_json(self) -> dict[str, Any]:
         """As in the API."""
-        said = {"workdir": self.workdir, "output": self.output, "error": self.error}
-        stored = {name: text for name, text in said.items() if text}
+        texts = ("script", "workdir", "output", "error")
+        stored = {name: text for name in texts if (text := getattr(self, name))}
         more = {"tasks_per_node": self.tasks_per_node} if self.tasks_per_node != 1 else {}
-        return {"script": self.script, **stored, **more}
+        return {**stored, **more, **(to_json(self.container) if self.container else {})}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Run":
         """The stored form read back."""
-        return cls(**{name: stored[name] for name in cls.__slots__ if name in stored})
+        names = ("script", "workdir", "output", "error", "tasks_per_node")
+        own = {name: stored[name] for name in names if name in stored}
+        return cls(**own, container=from_json(stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +225,12 @@ class JobSpec:
         """Every store and data set that the job's cluster must have, sorted, each once."""
         saved = self.checkpoint.store if self.checkpoint else None
         return tuple(sorted({*self.requires, *([saved] if saved else [])}))
+
+    @property
+    def claims(self) -> list[str]:
+        """The volume claims of its container, sorted, with `:ro` where it only reads."""
+        volumes = self.run.container.volumes if self.run.container else ()
+        return sorted({f"{one.claim}:ro" if one.read_only else one.claim for one in volumes})
 
     def options(self) -> list[dict[str, Any]]:
         """The flavors in order with what is asked of each node: the form of `Job.options`.
