@@ -59,15 +59,20 @@ def read_program(script: str, run: RunTimes, *, seed: int, job_id: int) -> Progr
     """The program of a script; the same script, seed and job id always give the same one."""
     if not script.startswith("#!"):
         return Program(seconds=0, exit_code=8, valid=False)
-    directives = " ".join(_DIRECTIVE.findall(script)).split()
+    drawn = _draw(run, seed, job_id)
+    return told(script, drawn) or drawn
+
+
+def told(text: str, otherwise: Program) -> Program | None:
+    """The program that a text tells, `otherwise` where it leaves something open; None = nothing."""
+    directives = " ".join(_DIRECTIVE.findall(text)).split()
     if directives:
-        return _follow(directives, _draw(run, seed, job_id))
-    sleeps = _SLEEP.findall(script)
-    exits = _EXIT.findall(script)
-    if sleeps or exits:
-        seconds = sum(float(number) * _UNITS[unit] for number, unit in sleeps)
-        return Program(seconds=seconds, exit_code=int(exits[-1]) & 0xFF if exits else 0)
-    return _draw(run, seed, job_id)
+        return _follow(directives, otherwise)
+    sleeps, exits = _SLEEP.findall(text), _EXIT.findall(text)
+    if not sleeps and not exits:
+        return None
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in sleeps)
+    return Program(seconds=seconds, exit_code=int(exits[-1]) & 0xFF if exits else 0)
 
 
 def _follow(words: list[str], program: Program) -> Program:

@@ -1,12 +1,14 @@
 """Played kubelets: pods start, end and go as their annotations say.
 
 `muster-sim/run-for` (seconds of job time, `8s`, `10m`, `2h`; absent: for ever),
-`muster-sim/exit-code`, `muster-sim/start-after`, and `muster-sim/image: missing`.
+`muster-sim/exit-code`, `muster-sim/start-after`, and `muster-sim/image: missing`. Without the first
+two a container's command tells, as a script does on the simulated Slurm (`sleep 30`, `exit 3`).
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from simulator.engine.program import Program, told
 from simulator.kubernetes.errors import Json
 from simulator.kubernetes.objects import at, instant, is_going, ms_of
 from simulator.kubernetes.pods import with_condition
@@ -47,7 +49,7 @@ def plan(pod: Json, node: Json | None) -> Plan | None:
             return None if at(pod, "status", "containerStatuses") else Plan("pulling")
         return Plan("starting", read_seconds(_note(pod, START_AFTER)) or 0.0)
     if phase == "Running":
-        runs = read_seconds(_note(pod, RUN_FOR))
+        runs = _program(pod).seconds
         return None if runs is None else Plan("running", runs)
     return None
 
@@ -69,6 +71,18 @@ def read_seconds(text: str) -> float | None:
 
 def _note(thing: Json, name: str) -> str:
     return str((thing["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _program(pod: Json) -> Program:
+    """How long its first container runs and how it ends; by itself never, and well."""
+    container = pod["spec"]["containers"][0]
+    command = " ".join([*(container.get("command") or ()), *(container.get("args") or ())])
+    runs, code = _note(pod, RUN_FOR), _note(pod, EXIT_CODE)
+    forever = Program(seconds=None)
+    program = (not runs and told(command, forever)) or forever
+    if runs:
+        program = replace(program, seconds=read_seconds(runs))
+    return replace(program, exit_code=int(code)) if code.isdigit() else program
 
 
 def _containers(pod: Json, state: Json, *, ready: bool) -> list[Json]:
@@ -107,8 +121,7 @@ def _started(pod: Json, now_ms: int) -> Json:
 
 
 def _ended(pod: Json, now_ms: int) -> Json:
-    text = _note(pod, EXIT_CODE)
-    code = int(text) if text.isdigit() else 0
+    code = _program(pod).exit_code
     started = at(pod, "status", "startTime") or instant(now_ms)
     over = {
         "terminated": {
