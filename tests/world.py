@@ -57,11 +57,12 @@ def utc_now() -> datetime:
 
 @dataclass
 class Simulated:
-    """One simulated cluster: its address, its key, and its side door."""
+    """One simulated cluster: its address, its key (Slurm) or token (Volcano), and its side door."""
 
     name: str
     port: int
     key: bytes
+    kind: str = "slurm"
 
     @property
     def endpoint(self) -> str:
@@ -121,9 +122,12 @@ def simulated(directory: Path, **clusters: Mapping[str, Any]) -> Iterator[dict[s
     ports = free_ports(len(clusters))
     made, config = {}, []
     for port, (name, settings) in zip(ports, clusters.items(), strict=True):
-        key = secrets.token_bytes(32)
+        key = secrets.token_urlsafe(32).encode()
         (directory / f"{name}.key").write_bytes(key)
-        made[name] = Simulated(name, port, key)
+        made[name] = Simulated(name, port, key, settings.get("kind", "slurm"))
+        if made[name].kind == "volcano":
+            tokens = [{"token": key.decode(), "user": "muster"}]
+            settings = {**settings, "volcano": {"tokens": tokens, "schedule_period_ms": 100}}
         config.append(
             {
                 "name": name,
@@ -176,18 +180,23 @@ def _answers(url: str) -> bool:
 
 
 def register(cluster: Simulated, *, device: str, flavor: str, user: User) -> Cluster:
-    """Makes a simulated cluster a member, with the user's account `mia` there."""
+    """Makes a simulated cluster a member, with the user's account `mia` or namespace `team`."""
     now = utc_now()
+    charge = {"charge": "ml"} if cluster.kind == "slurm" else {"namespaces": "team"}
     row = make.cluster(
         cluster.name,
+        backend=cluster.kind,
         endpoint=cluster.endpoint,
         secret=cluster.key,
-        options={"charge": "ml", "timeout_s": "3"},
+        options={**charge, "timeout_s": "3"},
         now=now,
     )
     model = Flavor.objects.filter(name=flavor).first() or make.flavor(flavor)
-    set_cluster_flavor(actor=None, cluster=row, flavor=model, device=device, queue="batch", now=now)
-    set_account(actor=None, cluster=row, user=user, account="mia", home="/home/mia", now=now)
+    queue, account, home = (
+        ("batch", "mia", "/home/mia") if cluster.kind == "slurm" else ("default", "team", "")
+    )
+    set_cluster_flavor(actor=None, cluster=row, flavor=model, device=device, queue=queue, now=now)
+    set_account(actor=None, cluster=row, user=user, account=account, home=home, now=now)
     return row
 
 
