@@ -13,11 +13,12 @@ def main() -> None:
     """Replay the file that is named."""
     with scratch_database():
         from tests.quotas.tree.machine import LiveTreeMachine, VirtualTreeMachine
-        from tests.scenario.machine import ScenarioMachine
+        from tests.scenario.machine import ScenarioMachine, TwoWorldsMachine
         from tests.scenario.replay import replay
 
         text = Path(sys.argv[1]).read_text()
-        named = [kind for kind in (LiveTreeMachine, VirtualTreeMachine) if kind.__name__ in text]
+        kinds = (LiveTreeMachine, VirtualTreeMachine, TwoWorldsMachine)
+        named = [kind for kind in kinds if kind.__name__ in text]
         steps = replay(text, (*named, ScenarioMachine)[0])
         print(f"{steps} steps, and all is where it belongs")
 

@@ -43,6 +43,7 @@ from tenancy.models import Role, Tenant, User
 from tenancy.services.access import set_member
 from tests import make
 from tests.scenario.lab import ACCOUNT, KEY, Laboratory, laboratory
+from tests.scenario.pods import NAMESPACE, Pods
 from tests.scenario.points import Killed, Points, installed
 
 # Longer than a call (20 s) and its settling, as DESIGN says; virtual, so it costs nothing.
@@ -92,6 +93,8 @@ class House:
                 "run": {
                     "script": script,
                     "workdir": "/home/mia",
+                    "image": "trainer:1",
+                    "command": ["sh", "-c", f"sleep {seconds}\nexit {exit_code}"],
                 },
             }
         )
@@ -180,13 +183,13 @@ class House:
     def rotate(self, name: str, key: bytes, kill: int = 0) -> None:
         """The cluster gets a new key, and an admin tells it to Muster, which tries it first."""
         place, cluster = self.laboratory.clusters[name], self.clusters[name]
-        place.running.key = key
+        place.take_key(key)
         with self.process(kill), suppress(ProbeFailedError):
             rotate_credentials(actor=None, cluster=cluster, secret=key, now=self.laboratory.clock())
 
     def mend(self, name: str) -> None:
         """An admin opens a cluster again, and Muster gets the key that it has now."""
-        self.rotate(name, self.laboratory.clusters[name].running.key)
+        self.rotate(name, self.laboratory.clusters[name].key)
         self.set_state(name, Cluster.State.ACTIVE)
 
     def turn(self) -> None:
@@ -256,14 +259,14 @@ class Furniture:
 
 
 @contextmanager
-def house(furniture: Furniture) -> Iterator[House]:
+def house(furniture: Furniture, *, has_pods: bool = False) -> Iterator[House]:
     """A new organisation with quota and prices over the laboratory's clusters."""
     points = Points()
     numbers = _ids(1)
     with (
         pytest.MonkeyPatch.context() as patch,
         TemporaryDirectory() as directory,
-        laboratory(points, Path(directory)) as lab,
+        laboratory(points, Path(directory), has_pods=has_pods) as lab,
         installed(points),
     ):
         patch.setattr(ids, "_uuid7", lambda: next(numbers))
@@ -285,17 +288,24 @@ def _furnish(lab: Laboratory) -> None:
     set_member(actor=None, tenant=tenant, user=user, role=Role.SUBMITTER, now=now)
     flavor = make.flavor(FLAVOR)
     for name, cluster in lab.clusters.items():
+        is_pods = isinstance(cluster, Pods)
         row = make.cluster(
             name,
+            backend="volcano" if is_pods else "slurm",
             endpoint=cluster.endpoint,
             secret=KEY,
-            options={"charge": "ml", "timeout_s": "20"},
+            options={
+                **({"namespaces": NAMESPACE} if is_pods else {"charge": "ml"}),
+                "timeout_s": "20",
+            },
             now=now,
         )
+        device, queue = ("nvidia.com/gpu:h100", "default") if is_pods else ("h100", "batch")
         set_cluster_flavor(
-            actor=None, cluster=row, flavor=flavor, device="h100", queue="batch", now=now
+            actor=None, cluster=row, flavor=flavor, device=device, queue=queue, now=now
         )
-        set_account(actor=None, cluster=row, user=user, account=ACCOUNT, home="/home/mia", now=now)
+        account, home = (NAMESPACE, "") if is_pods else (ACCOUNT, "/home/mia")
+        set_account(actor=None, cluster=row, user=user, account=account, home=home, now=now)
     _grant(tenant, flavor, lab)
 
 

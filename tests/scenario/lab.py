@@ -6,7 +6,7 @@ and a transport that hands requests to the simulator instead of a socket.
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,22 @@ import pytest
 from clusters import backends
 from clusters.backends.slurm.backend import SlurmBackend
 from clusters.backends.slurm.client import SlurmClient, forget_versions
-from clusters.core.backend import Connection
+from clusters.backends.volcano.backend import VolcanoBackend, forget_pods
+from clusters.backends.volcano.client import KubernetesClient
+from clusters.core.backend import Backend, Connection
 from clusters.services import deliver
 from kit.ids import is_fence
 from simulator.config import Cluster, Tier, User
 from simulator.control import do
+from simulator.deeds.daemons import ENDED
 from simulator.engine.clocks import offset_at, seconds
-from simulator.engine.model import Job, Run, State
+from simulator.engine.model import Job, RefusedError, Run, State
 from simulator.inprocess import InProcess
 from simulator.runtime import Running
+from simulator.volcano.cluster import VolcanoCluster
 from tests.scenario.clock import START_MS, Clock
+from tests.scenario.known import Known
+from tests.scenario.pods import Pods, pods_cluster
 from tests.scenario.points import Points, request_name
 
 MODULE = "tests.scenario.lab"
@@ -45,7 +51,7 @@ class Laboratory:
 
     clock: Clock
     points: Points
-    clusters: dict[str, "Simulated"] = field(default_factory=dict)
+    clusters: dict[str, "Place"] = field(default_factory=dict)
     meanwhile: tuple[int, Callable[[], None]] | None = None
 
     def pass_request(self) -> None:
@@ -56,16 +62,6 @@ class Laboratory:
         self.meanwhile = (left - 1, act) if left > 0 else None
         if left <= 0:
             act()
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A run as it was last heard of: the time it began and ended (0: it lasts), and its GPUs."""
-
-    fence: str
-    start_ms: int
-    end_ms: int
-    gpus: int
 
 
 def _key(run: Run) -> tuple[str, int, int]:
@@ -80,7 +76,7 @@ def _is_marked(run: Run) -> bool:
 
 @dataclass
 class Simulated:
-    """One simulated cluster: its side door, and the truth about it, read without asking."""
+    """One simulated Slurm cluster: its side door, and the truth about it, read without asking."""
 
     name: str
     endpoint: str
@@ -90,9 +86,62 @@ class Simulated:
     _outcomes: dict[tuple[str, int, int], tuple[State, int]] = field(default_factory=dict)
     _over: set[tuple[str, int, int]] = field(default_factory=set)  # name, number, time of submit
 
+    @property
+    def nodes(self) -> list[str]:
+        """Its nodes' names."""
+        return list(self.running.world.nodes)
+
+    def next_key(self) -> bytes:
+        """Another key than the one it has."""
+        return bytes([self.running.key[0] % 99 + 1]) * 32
+
+    def take_key(self, key: bytes) -> None:
+        """Only what this key signs is good from now on."""
+        self.running.key = key
+
+    @property
+    def key(self) -> bytes:
+        """The key that it has now."""
+        return self.running.key
+
     def control(self, deed: str, **data: Any) -> dict[str, Any]:
         """Pulls a lever of the laboratory."""
         return dict(do(self.running, deed, **data))
+
+    def mend(self) -> None:
+        """Ends every fault and lets it work."""
+        self.control("faults/clear")
+        for deed in ("nodes/up", "nodes/undrain"):
+            self.control(deed, nodes=",".join(self.nodes))
+        self.control("scheduling/resume")
+        self.control("slurmdbd/lag", ms=500)
+        self.control("slurmdbd/deaf", deaf=False)
+        for job in self.jobs:
+            if self.is_ours(job) and job.waiting and job.held_by_admin:
+                self.control("jobs/release", job_id=job.id)
+        for job in self.jobs:
+            if job.request.foreign and not self.is_ours(job):
+                self.control("foreign/remove", job_id=job.id)
+
+    def operator(self, deed: str, job: int, value: int) -> None:
+        """Somebody of the cluster does something to an object of ours that counts; or is refused."""
+        living = [found for found in self.living() if found.priority > 0]
+        if not living:
+            return
+        chosen = living[job % len(living)]
+        data: dict[str, object] = {}
+        if deed == "jobs/time_limit":
+            data = {"minutes": 1 + value}
+        elif deed == "jobs/edit":
+            data = {"priority": 1 + value * 100}
+        elif deed == "jobs/move":
+            names = self.nodes
+            chosen_nodes = [names[(value + at) % len(names)] for at in range(chosen.demand.nodes)]
+            data = {"nodes": ",".join(chosen_nodes)}
+        elif deed == "slurmctld/forget" and value and not chosen.waiting:
+            data = {"ended": ENDED[value % len(ENDED)]}
+        with suppress(RefusedError, ValueError):
+            self.control(deed, job_id=chosen.id, **data)
 
     @property
     def jobs(self) -> list[Job]:
@@ -153,7 +202,7 @@ class Simulated:
     @property
     def ahead_ms(self) -> int:
         """How far its clock is ahead now."""
-        return offset_at(self.running.world, self.running.now_ms())
+        return offset_at(self.running.world, self.running.now_ms() + 1)
 
     def shown_ms(self, ms: int) -> int:
         """A moment as the cluster's accounting writes it: its own clock's, in whole seconds."""
@@ -184,10 +233,13 @@ class Simulated:
         ]
 
 
+Place = Simulated | Pods  # of either kind
+
+
 class Wire(InProcess):
     """Carries a client's requests to one simulated cluster, in the scenario's time."""
 
-    def __init__(self, laboratory: Laboratory, cluster: Running) -> None:
+    def __init__(self, laboratory: Laboratory, cluster: Running | VolcanoCluster) -> None:
         super().__init__(cluster, laboratory.clock.advance)
         self._laboratory = laboratory
 
@@ -197,7 +249,7 @@ class Wire(InProcess):
         try:
             return super().handle_request(request)
         finally:
-            if request.method != "GET":
+            if request.method != "GET" and not request.url.path.endswith("accessreviews"):
                 self._laboratory.points.reach(request_name())
 
 
@@ -230,29 +282,41 @@ def wait(futures: Iterable[Future[Any]], **_: object) -> tuple[set[Future[Any]],
 _current: Laboratory | None = None
 
 
-def connect(connection: Connection) -> SlurmBackend:
-    """The Slurm backend of a cluster of the laboratory that is installed."""
+def connect(connection: Connection) -> Backend:
+    """The backend of a cluster of the laboratory that is installed."""
     laboratory = _current
     assert laboratory is not None, "no laboratory is installed"
     cluster = laboratory.clusters[connection.name]
     clock = laboratory.clock
+    wire = Wire(laboratory, cluster.running)
+    if isinstance(cluster, Pods):
+        return VolcanoBackend(KubernetesClient(connection, transport=wire))
     client = SlurmClient(
         connection,
-        transport=Wire(laboratory, cluster.running),
+        transport=wire,
         clock=lambda: clock.now_ms // 1000,
     )
     return SlurmBackend(client)
 
 
 @contextmanager
-def laboratory(points: Points, directory: Path) -> Iterator[Laboratory]:
-    """Two clusters: one of eight nodes in two leaves, one of four whose clock is 42 s ahead."""
+def laboratory(points: Points, directory: Path, *, has_pods: bool = False) -> Iterator[Laboratory]:
+    """Two clusters: one of eight nodes in two leaves, one of four whose clock is 42 s ahead.
+
+    The second one is Volcano's where it `has_pods`, with the right time.
+    """
     global _current
     clock = Clock()
     made = Laboratory(clock, points)
     key = directory / "key"
     key.write_bytes(KEY)
     for number, (name, nodes, ahead_ms) in enumerate((("aurora", 8, 0), ("borealis", 4, 42_300))):
+        endpoint = f"http://127.0.0.1:{7001 + number}"
+        if has_pods and number:
+            pods = pods_cluster(name, endpoint, nodes, START_MS)
+            clock.follow(pods.running.advance_ms)
+            made.clusters[name] = pods
+            continue
         config = Cluster(
             name=name,
             jwt_key_file=str(key),
@@ -266,13 +330,15 @@ def laboratory(points: Points, directory: Path) -> Iterator[Laboratory]:
         )
         running = Running(config)
         clock.follow(running.advance_ms)
-        made.clusters[name] = Simulated(name, f"http://127.0.0.1:{7001 + number}", running)
+        made.clusters[name] = Simulated(name, endpoint, running)
     patch = pytest.MonkeyPatch()
-    patch.setitem(backends.BACKENDS, "slurm", MODULE)
+    for kind in backends.BACKENDS:
+        patch.setitem(backends.BACKENDS, kind, MODULE)
     patch.setattr(deliver, "ThreadPoolExecutor", InOrder)
     patch.setattr(deliver, "wait", wait)
     _current = made
     forget_versions()
+    forget_pods()
     try:
         yield made
     finally:

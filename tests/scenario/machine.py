@@ -49,6 +49,7 @@ class ScenarioMachine(RuleBasedStateMachine):
     """Random submits, cancels, edits, faults and kills in virtual time; then quiet."""
 
     furniture = Furniture()
+    has_pods = False
     counters: ClassVar[list[Callable[[], object]]] = []  # each is called after every step
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class ScenarioMachine(RuleBasedStateMachine):
 
     def make(self) -> Scenario:
         """A scenario that begins."""
-        return Scenario(self.furniture)
+        return Scenario(self.furniture, has_pods=self.has_pods)
 
     @property
     def moment(self) -> str:
@@ -205,3 +206,10 @@ class ScenarioMachine(RuleBasedStateMachine):
                 self.scenario.quiet()
         finally:
             self.scenario.close()
+
+
+class TwoWorldsMachine(ScenarioMachine):
+    """The same, where one of the two clusters is Volcano's."""
+
+    furniture = Furniture()
+    has_pods = True

@@ -18,6 +18,7 @@ import pytest
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+BACKENDS = {f"clusters.backends.{kind}.backend" for kind in ("slurm", "volcano")}
 READS = ("SELECT", "SHOW", "NOTIFY", "EXECUTE KEPT_SELECT")
 
 
@@ -129,9 +130,7 @@ def installed(points: Points) -> Iterator[None]:
 def request_name() -> str:
     """The point of a request that changed a cluster: the backend's verb, and its step."""
     steps = [
-        frame.f_code.co_name
-        for frame in _frames()
-        if frame.f_globals.get("__name__") == "clusters.backends.slurm.backend"
+        frame.f_code.co_name for frame in _frames() if frame.f_globals.get("__name__") in BACKENDS
     ]
     return f"call {steps[-1]} > {steps[0].lstrip('_')}"
 

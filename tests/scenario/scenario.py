@@ -20,10 +20,9 @@ from federation.services.change import (
 )
 from federation.services.submit import submit_jobs
 from kit.errors import MusterError
-from simulator.deeds.daemons import ENDED
 from simulator.engine.model import RefusedError
 from tests.scenario.house import Furniture, House, house
-from tests.scenario.lab import ACCOUNT, Simulated, mark_of
+from tests.scenario.lab import ACCOUNT, mark_of
 from tests.scenario.truth import Tables, check_quiet, check_step, tables
 
 FURTHEST_MS = 20 * 60_000  # a token of ours is valid for half an hour
@@ -36,9 +35,9 @@ STILL_MS = 900_000  # what could start would have
 class Scenario:
     """A house, and what can happen to it. `close` when done."""
 
-    def __init__(self, furniture: Furniture) -> None:
+    def __init__(self, furniture: Furniture, *, has_pods: bool = False) -> None:
         self._stack = ExitStack()
-        self.house: House = self._stack.enter_context(house(furniture))
+        self.house: House = self._stack.enter_context(house(furniture, has_pods=has_pods))
         self.lab = self.house.laboratory
         self._told: Tables | None = None
 
@@ -155,7 +154,7 @@ class Scenario:
 
     def node(self, cluster: str, deed: str, node: int, ms: int = 0) -> None:
         """A node goes down, comes up, is drained or given back, or blinks for `ms`."""
-        names = list(self.lab.clusters[cluster].running.world.nodes)
+        names = self.lab.clusters[cluster].nodes
         passing = {"ms": ms} if deed in {"nodes/blink", "nodes/silent"} else {}
         self.control(cluster, deed, nodes=names[node % len(names)], **passing)
 
@@ -190,23 +189,7 @@ class Scenario:
 
     def operator(self, cluster: str, deed: str, job: int, value: int = 0) -> None:
         """Somebody of the cluster does something to an object of ours that counts; or is refused."""
-        place = self.lab.clusters[cluster]
-        living = [found for found in place.living() if found.priority > 0]
-        if not living:
-            return
-        chosen = living[job % len(living)]
-        data: dict[str, object] = {}
-        if deed == "jobs/time_limit":
-            data = {"minutes": 1 + value}
-        elif deed == "jobs/edit":
-            data = {"priority": 1 + value * 100}
-        elif deed == "jobs/move":
-            names = list(place.running.world.nodes)
-            chosen_nodes = [names[(value + at) % len(names)] for at in range(chosen.demand.nodes)]
-            data = {"nodes": ",".join(chosen_nodes)}
-        elif deed == "slurmctld/forget" and value and not chosen.waiting:
-            data = {"ended": ENDED[value % len(ENDED)]}
-        self.control(cluster, deed, job_id=chosen.id, **data)
+        self.lab.clusters[cluster].operator(deed, job, value)
 
     def accounting(self, cluster: str, deed: str, attempt: int, ms: int) -> None:
         """Accounting lags, loses the records of an object of ours, or hears no more of it."""
@@ -226,8 +209,7 @@ class Scenario:
     def admin(self, cluster: str, deed: str, kill: int = 0) -> None:
         """A cluster is drained, cut off or opened again, or it gets another key."""
         if deed == "rotate":
-            last = self.lab.clusters[cluster].running.key[0]
-            self.house.rotate(cluster, bytes([last % 99 + 1]) * 32, kill)
+            self.house.rotate(cluster, self.lab.clusters[cluster].next_key(), kill)
         else:
             self.house.set_state(cluster, deed, kill)
 
@@ -236,7 +218,7 @@ class Scenario:
     def quiet(self) -> None:
         """All faults end, time goes on until nothing moves, and everything is where it belongs."""
         for cluster in self.lab.clusters.values():
-            mend(cluster)
+            cluster.mend()
             self.house.mend(cluster.name)
         still_ms = 0  # for how long nothing has been under way
         for ms in QUIET_MS:
@@ -263,23 +245,6 @@ class Scenario:
         if OPEN_ATTEMPTS.exclude(state="lost").exists():
             return False
         return not any(cluster.living() for cluster in self.lab.clusters.values())
-
-
-def mend(cluster: Simulated) -> None:
-    """Ends every fault of a cluster and lets it work."""
-    cluster.control("faults/clear")
-    nodes = list(cluster.running.world.nodes)
-    for deed in ("nodes/up", "nodes/undrain"):
-        cluster.control(deed, nodes=",".join(nodes))
-    cluster.control("scheduling/resume")
-    cluster.control("slurmdbd/lag", ms=500)
-    cluster.control("slurmdbd/deaf", deaf=False)
-    for job in cluster.jobs:
-        if cluster.is_ours(job) and job.waiting and job.held_by_admin:
-            cluster.control("jobs/release", job_id=job.id)
-    for job in cluster.jobs:
-        if job.request.foreign and not cluster.is_ours(job):
-            cluster.control("foreign/remove", job_id=job.id)
 
 
 _ACTIONS: dict[str, Callable[..., Job]] = {

@@ -20,7 +20,8 @@ from kit.bulk import Statement, run
 from simulator.engine.model import Job as Object
 from simulator.engine.model import State
 from tests.scenario.house import House
-from tests.scenario.lab import Simulated
+from tests.scenario.lab import Place
+from tests.scenario.pods import Stay
 
 Span = tuple[int, int | None]
 
@@ -61,7 +62,7 @@ def tables() -> Tables:
     return Tables(bound, sizes, billed)
 
 
-def check_step(clusters: Collection[Simulated], told: Tables) -> None:
+def check_step(clusters: Collection[Place], told: Tables) -> None:
     """What holds at every moment, however many processes died and whatever a cluster did."""
     _no_node_is_promised_twice(told)
     living = {cluster.name: cluster.living() for cluster in clusters}
@@ -85,7 +86,7 @@ def _no_node_is_promised_twice(told: Tables) -> None:
     assert not over, f"promised more GPUs than there are: {over}"
 
 
-def _one_object_counts(living: Mapping[str, Sequence[Object]]) -> None:
+def _one_object_counts(living: Mapping[str, Sequence[Object | Stay]]) -> None:
     """Invariant 10: of all objects under one fence at most one is not held."""
     for cluster, objects in living.items():
         free = Counter(job.request.name for job in objects if job.priority > 0)
@@ -93,7 +94,7 @@ def _one_object_counts(living: Mapping[str, Sequence[Object]]) -> None:
         assert not doubled, f"{cluster}: more than one object may run: {doubled}"
 
 
-def _one_run_a_job(living: Mapping[str, Sequence[Object]]) -> None:
+def _one_run_a_job(living: Mapping[str, Sequence[Object | Stay]]) -> None:
     """Invariant 10: a job holds nodes once, over all its attempts and all clusters."""
     holding = Counter(
         _job_of(job.request.name)
@@ -105,7 +106,7 @@ def _one_run_a_job(living: Mapping[str, Sequence[Object]]) -> None:
     assert not doubled, f"jobs that run more than once: {doubled}"
 
 
-def _whole_where_it_is_bound(living: Mapping[str, Sequence[Object]], told: Tables) -> None:
+def _whole_where_it_is_bound(living: Mapping[str, Sequence[Object | Stay]], told: Tables) -> None:
     """Invariant 2: what holds nodes holds all that its attempt asked for, where it was bound."""
     bound = {
         fence: (cluster, len(seen or nodes)) for fence, cluster, _, nodes, seen, _ in told.bound
@@ -121,7 +122,7 @@ def _job_of(fence: str) -> str:
     return fence.rpartition("-a")[0]
 
 
-def true_spans(clusters: Iterable[Simulated]) -> dict[str, list[tuple[Span, int]]]:
+def true_spans(clusters: Iterable[Place]) -> dict[str, list[tuple[Span, int]]]:
     """By fence: each run's [start, end) in whole seconds as accounting has them, and its GPUs."""
     spans: dict[str, list[tuple[Span, int]]] = defaultdict(list)
     for cluster in clusters:
@@ -133,7 +134,7 @@ def true_spans(clusters: Iterable[Simulated]) -> dict[str, list[tuple[Span, int]
     return spans
 
 
-def known_spans(clusters: Iterable[Simulated]) -> dict[str, list[tuple[Span, int]]]:
+def known_spans(clusters: Iterable[Place]) -> dict[str, list[tuple[Span, int]]]:
     """As `true_spans`, with what a cluster knew once and has forgotten."""
     spans: dict[str, list[tuple[Span, int]]] = defaultdict(list)
     for cluster in clusters:
@@ -200,14 +201,14 @@ def _story(job: Job) -> list[str]:
     ]
 
 
-def _no_orphans(cluster: Simulated) -> None:
+def _no_orphans(cluster: Place) -> None:
     """Nothing of ours lives there whose attempt is over or unknown."""
     living = {job.request.name for job in cluster.living()}
     ours = set(OPEN_ATTEMPTS.filter(fence__in=living).values_list("fence", flat=True))
     assert living <= ours, f"{cluster.name}: orphans {living - ours}"
 
 
-def _outcomes_are_true(clusters: Iterable[Simulated], excused: frozenset[str]) -> None:
+def _outcomes_are_true(clusters: Iterable[Place], excused: frozenset[str]) -> None:
     """A job that succeeded has exactly one run that did, any other none: nothing ran twice."""
     done = Counter(
         _job_of(run.request.name)

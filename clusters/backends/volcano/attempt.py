@@ -6,6 +6,7 @@ the counts of its pods are gone when it ends (volcano-observed 0). So the pods d
 it, those too that were seen once and are gone.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +20,7 @@ from kit.intervals import to_ms
 
 Json = Mapping[str, Any]
 
-VERSION = "volcano.sh/job-version"
+VERSION, SAVED = "volcano.sh/job-version", "muster/checkpoint"
 _WAITS = {"", "Pending"}
 _LEAVES = {"Aborting", "Terminating", "Completing", "Restarting"}
 # Why a pod was taken off its node (condition DisruptionTarget), as the end of the attempt.
@@ -39,6 +40,7 @@ class PodSeen:
     """One pod as it was last seen. Times in ms by the cluster's clock, None when not (yet) true.
 
     `gone_ms` is when its object was seen to be gone. `cause` is why it ended badly, if it did.
+    `saved` is the step that the pod's own annotation says to be saved, for `checkpoint_note`.
     """
 
     name: str
@@ -53,6 +55,7 @@ class PodSeen:
     exit_code: int | None = None
     cause: GangState | None = None
     words: str = ""
+    saved: str = ""
 
     @property
     def holds(self) -> bool:
@@ -60,10 +63,14 @@ class PodSeen:
         is_over = self.gone_ms is not None or self.phase in ("Succeeded", "Failed")
         return bool(self.node) and not is_over
 
-    @property
-    def released_ms(self) -> int | None:
-        """When it gave its GPUs back."""
-        return self.gone_ms if self.finished_ms is None else self.finished_ms
+    def released_ms(self, ended_ms: int | None) -> int | None:
+        """When it gave its GPUs back, as far as it is known yet.
+
+        What was only seen to be gone had gone by the end of its job (`ended_ms`, None = not yet).
+        """
+        if self.finished_ms is not None or self.gone_ms is None or ended_ms is None:
+            return self.finished_ms
+        return min(self.gone_ms, ended_ms)
 
 
 def moment(text: object) -> int | None:
@@ -103,6 +110,7 @@ def pod_seen(raw: Json, gone_ms: int | None = None) -> PodSeen:
         exit_code=codes[0] if codes else (0 if ended else None),
         cause=cause,
         words=words,
+        saved=str((meta.get("annotations") or {}).get(SAVED, ""))[:16],
     )
 
 
@@ -176,7 +184,14 @@ def attempt_seen(job: Json, group: Json | None, pods: Iterable[PodSeen]) -> Gang
         exit_code=bad[0].exit_code if bad else (0 if state is GangState.SUCCEEDED else None),
         runs=runs,
         pinned=pinned,
+        comment=_note(now),
     )
+
+
+def _note(pods: Sequence[PodSeen]) -> str:
+    """The furthest step that a pod of the attempt says to have saved, in the words of a comment."""
+    steps = [pod.saved for pod in pods if pod.saved.isdecimal()]
+    return f"muster-checkpoint={max(steps, key=int)}" if steps else ""
 
 
 def attempt_state(
@@ -252,7 +267,8 @@ def _runs(
     """One stay for each version of the job whose pods were on nodes.
 
     It lasts from the first pod that was bound until the last one gave its GPUs back: a gang is held
-    whole. Where nobody saw the last pods go, the end that the job itself tells is the best there is.
+    whole. A pod that is killed goes without a word: the end that its job tells, a moment after the
+    last of them, is nearer than when somebody looked again.
     """
     runs = []
     for version in sorted({pod.version for pod in pods}):
@@ -260,7 +276,8 @@ def _runs(
         if not stay:
             continue
         start_ms = min(pod.scheduled_ms for pod in stay if pod.scheduled_ms is not None)
-        ends = [pod.released_ms if not pod.holds else None for pod in stay]
+        by_ms = ended_ms if version == newest else sys.maxsize
+        ends = [pod.released_ms(by_ms) if not pod.holds else None for pod in stay]
         known = [end for end in ends if end is not None]
         end_ms = max(known) if len(known) == len(stay) else ended_ms
         if end_ms is not None:

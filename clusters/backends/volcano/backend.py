@@ -9,6 +9,7 @@ from clusters.backends.volcano.probe import probe, unreached
 from clusters.backends.volcano.reading import Lists, Pods, observation
 from clusters.backends.volcano.translate import FENCE, MARK, owner_mark, vcjob
 from clusters.core.backend import (
+    NOT_RUNNING,
     BackendAmbiguousError,
     BackendError,
     BackendRejectedError,
@@ -16,6 +17,7 @@ from clusters.core.backend import (
     Submitted,
 )
 from clusters.core.gang import Gang
+from clusters.core.limits import LimitsSeen
 from clusters.core.observation import Observation
 
 Json = dict[str, Any]
@@ -23,6 +25,9 @@ Json = dict[str, Any]
 CORE, BATCH, BUS = "api/v1", "apis/batch.volcano.sh/v1alpha1", "apis/bus.volcano.sh/v1alpha1"
 SCHEDULING, TOPOLOGY = "apis/scheduling.volcano.sh/v1beta1", "apis/topology.volcano.sh/v1alpha1"
 _OVER = {"Aborted", "Completed", "Failed", "Terminated"}
+# Of the first pods so many lines each: enough to see why a gang failed, little enough to show.
+MOST_LOGS, LOG_LINES = 8, "200"
+SIGNAL = "muster/signal"
 # What was seen of pods, by cluster: a backend is made for each task, and a killed pod leaves nothing.
 _PODS: dict[tuple[str, str], Pods] = {}
 
@@ -133,6 +138,47 @@ class VolcanoBackend:
         }
         self._client.create(path_of(BUS, "commands", account), body)
 
+    def signal(self, fence: str, account: str, name: str) -> None:
+        """Write the signal on the attempt's pods: nothing of ours enters a container.
+
+        Each pod sees its own annotations as a file (`translate.SEEN`), where the container watches
+        for `muster/signal`: the signal's name and a number that rises with every one that is sent.
+
+        Raises:
+            BackendRejectedError: no pod of it runs.
+        """
+        running = [pod for pod in self._pods(account, fence) if _runs(pod)]
+        if not running:
+            raise BackendRejectedError(f"{fence} does not run", code=NOT_RUNNING)
+        for pod in running:
+            meta = pod["metadata"]
+            last = (meta.get("annotations") or {}).get(SIGNAL, "").rpartition(" ")[2]
+            told = f"{name} {int(last) + 1 if last.isdecimal() else 1}"
+            body = {"metadata": {"uid": meta["uid"], "annotations": {SIGNAL: told}}}
+            self._client.merge(path_of(CORE, "pods", account, meta["name"]), body)
+
+    def logs(self, fence: str) -> str:
+        """The end of what each of its first pods wrote, under the pod's name."""
+        told = []
+        for space in self._namespaces:
+            for pod in sorted(self._pods(space, fence), key=_rank)[:MOST_LOGS]:
+                name = pod["metadata"]["name"]
+                path = f"{path_of(CORE, 'pods', space, name)}/log"
+                told.append(f"==> {name} <==\n{self._client.text(path, tailLines=LOG_LINES)}")
+        return "\n".join(told)
+
+    def limits(self) -> LimitsSeen:
+        """Limits of queues are not read (capability `limits` is off)."""
+        raise BackendRejectedError("limits of queues are not read", code="not_supported")
+
+    def set_limits(self, wanted: Mapping[str, Mapping[str, int]], name: str) -> dict[str, str]:
+        """Limits of queues are not set (capability `limits` is off)."""
+        raise BackendRejectedError("limits of queues are not set", code="not_supported")
+
+    def limit_command(self, name: str, account: str, gpus: Mapping[str, int]) -> str:
+        """There is none, as no limit is read."""
+        return ""
+
     def drain(self, nodes: Sequence[str], reason: str) -> None:
         """Cordon nodes: what runs there goes on. The reason stands in an annotation."""
         for node in nodes:
@@ -181,6 +227,23 @@ class VolcanoBackend:
                 raise
             return None
 
+    def _pods(self, namespace: str, fence: str) -> list[Json]:
+        """The pods of an attempt of ours."""
+        ours = f"{FENCE}={fence},{MARK}={self._mark}"
+        return self._client.items(path_of(CORE, "pods", namespace), labelSelector=ours)
+
     def _is_ours(self, job: Mapping[str, Any], fence: str) -> bool:
         labels = job["metadata"].get("labels") or {}
         return labels.get(FENCE) == fence and labels.get(MARK) == self._mark
+
+
+def _runs(pod: Mapping[str, Any]) -> bool:
+    is_going = bool(pod["metadata"].get("deletionTimestamp"))
+    return not is_going and (pod.get("status") or {}).get("phase") == "Running"
+
+
+def _rank(pod: Mapping[str, Any]) -> tuple[int, str]:
+    """Where a pod stands: `<fence>-r<task>-<index>`."""
+    name = str(pod["metadata"]["name"])
+    task, _, index = name.rpartition("-r")[2].partition("-")
+    return (int(task) * 1000 + int(index) if (task + index).isdecimal() else 0), name

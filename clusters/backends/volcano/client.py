@@ -72,6 +72,13 @@ class KubernetesClient:
         """One object. Never ambiguous; rejected with the code `NotFound` where there is none."""
         return self._call("GET", path, query)
 
+    def text(self, path: str, **query: str) -> str:
+        """What is no object: a log. Never ambiguous."""
+        answer = self._exchange("GET", path, query, None, "text/plain")
+        if answer.status >= 400:
+            _read(answer, is_write=False)
+        return answer.content.decode("utf-8", "replace")
+
     def create(self, path: str, body: Mapping[str, Any], **query: str) -> Json:
         """A new object; rejected with the code `AlreadyExists` where the name is taken."""
         return self._call("POST", path, query, body)
@@ -113,8 +120,19 @@ class KubernetesClient:
         body: Mapping[str, Any] | None = None,
         kind: str = "application/json",
     ) -> Json:
+        answer = self._exchange(method, path, query, body, kind)
+        return _read(answer, is_write=method != "GET")
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        kind: str,
+    ) -> Answer:
         token = self.connection.secret.decode("ascii", "replace").strip()
-        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, */*"}
         content = None
         if body is not None:
             headers["Content-Type"] = kind
@@ -131,7 +149,7 @@ class KubernetesClient:
         except WireError as error:
             raise lost(str(error), was_sent=error.was_sent, is_write=is_write) from error
         self.date_ms = _date_ms(answer)
-        return _read(answer, is_write=is_write)
+        return answer
 
 
 def path_of(group: str, kind: str, namespace: str = "", name: str = "") -> str:

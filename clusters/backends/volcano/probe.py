@@ -50,6 +50,7 @@ NEEDED = (
 _MORE = (
     ("logs", Right("", "pods/log", "get"), "kubectl apply -n NAMESPACE -f deploy/member/volcano/tenant-logs.yaml"),
     ("drain", Right("", "nodes", "patch", in_namespace=False), "allow the account to patch nodes, or cordon by hand"),
+    ("signal", Right("", "pods", "patch"), "kubectl apply -n NAMESPACE -f deploy/member/volcano/tenant.yaml"),
     ("force_delete", Right("", "pods", "delete"), "kubectl apply -n NAMESPACE -f deploy/member/volcano/tenant.yaml"),
 )  # fmt: skip
 
@@ -84,7 +85,6 @@ def probe(
             "reclassify", True, "a job may get another priority class; running pods keep theirs"
         ),
         Finding("limits", False, "quotas are not mirrored to Volcano's queues", "none yet"),
-        Finding("signal", False, "Muster runs nothing inside of pods", "save by interval"),
     )
     return ProbeReport(str(version.get("gitVersion", "")), f"{_BATCH}/v1alpha1", skew, findings)
 

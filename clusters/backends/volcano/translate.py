@@ -24,7 +24,8 @@ API = "batch.volcano.sh/v1alpha1"
 MOST_TASKS = 64
 DEFAULT_GRACE_S = 30
 _FIRST_PORT, _PORTS = 15_000, 15_000
-_SHM = "muster-shm"
+_SHM, _SELF = "muster-shm", "muster-self"
+SEEN = "/etc/muster"  # where a container sees its pod's annotations, as the file `annotations`
 
 Json = dict[str, Any]
 
@@ -132,7 +133,7 @@ class _Pods:
             "automountServiceAccountToken": bool(container.service_account),
             "imagePullSecrets": [{"name": name} for name in container.image_pull_secrets],
             "runtimeClassName": container.runtime_class,
-            "volumes": list(_volumes(container)),
+            "volumes": list(_volumes(container, is_told=bool(gang.signal))),
             "containers": [self._one(variables)],
         }
         return {name: value for name, value in pod.items() if value not in ("", [], {})}
@@ -160,7 +161,7 @@ class _Pods:
                 if not (one.mount or one.variable)
             ],
             "resources": {"requests": resources, "limits": dict(resources)},
-            "volumeMounts": list(_mounts(container)),
+            "volumeMounts": list(_mounts(container, is_told=bool(gang.signal))),
             "workingDir": gang.workdir,
         }
         if container.rdma:  # memory that network cards write to must stay where it is
@@ -187,7 +188,10 @@ def _secret_variable(one: Secret) -> Json:
     return {"name": one.variable, "valueFrom": {"secretKeyRef": key}}
 
 
-def _volumes(container: Container) -> Iterator[Json]:
+def _volumes(container: Container, *, is_told: bool) -> Iterator[Json]:
+    if is_told:
+        field = {"path": "annotations", "fieldRef": {"fieldPath": "metadata.annotations"}}
+        yield {"name": _SELF, "downwardAPI": {"items": [field]}}
     if container.shm_mib:
         size = f"{container.shm_mib}Mi"
         yield {"name": _SHM, "emptyDir": {"medium": "Memory", "sizeLimit": size}}
@@ -199,7 +203,9 @@ def _volumes(container: Container) -> Iterator[Json]:
             yield {"name": f"secret-{number}", "secret": {"secretName": secret.name}}
 
 
-def _mounts(container: Container) -> Iterator[Json]:
+def _mounts(container: Container, *, is_told: bool) -> Iterator[Json]:
+    if is_told:
+        yield {"name": _SELF, "mountPath": SEEN, "readOnly": True}
     if container.shm_mib:
         yield {"name": _SHM, "mountPath": "/dev/shm"}  # noqa: S108 (a mount in the pod)
     for number, one in enumerate(container.volumes):

@@ -10,6 +10,7 @@ import pytest
 from clusters.backends.volcano.backend import VolcanoBackend, forget_pods
 from clusters.backends.volcano.client import KubernetesClient
 from clusters.core.backend import (
+    NOT_RUNNING,
     BackendAmbiguousError,
     BackendRejectedError,
     BackendUnavailableError,
@@ -20,7 +21,7 @@ from clusters.core.observation import GangState, NodeState
 from simulator.config import Cluster, Token
 from simulator.inprocess import InProcess
 from tests.clusters.backends.volcano.test_simulated import gang
-from tests.simulator.volcano.harness import JOBS, Lab, lab_cluster
+from tests.simulator.volcano.harness import JOBS, PODS, Lab, lab_cluster
 
 FENCE = "mst-x-a1"
 
@@ -42,6 +43,11 @@ class Site:
 
     def jobs(self) -> list[str]:
         return [job["metadata"]["name"] for job in self.lab.get(JOBS)["items"]]
+
+    def state_of_all(self, seconds: float) -> list[str]:
+        """The phases of all pods after so many seconds."""
+        self.lab.wait(seconds)
+        return [pod["status"]["phase"] for pod in self.lab.get(PODS)["items"]]
 
     def state(self, seconds: float = 0) -> GangState:
         self.lab.wait(seconds)
@@ -228,6 +234,53 @@ def test_any_answer_that_is_none_leaves_a_doubt_that_looking_ends(site: Site, ki
     assert site.jobs() == [FENCE]
 
 
+def annotations(site: Site) -> dict[str, str]:
+    """Of each pod, the signal that it bears."""
+    return {
+        pod["metadata"]["name"]: (pod["metadata"].get("annotations") or {}).get("muster/signal", "")
+        for pod in site.lab.get(PODS)["items"]
+    }
+
+
+def test_a_signal_is_written_on_every_pod_that_runs_and_each_is_another(site: Site) -> None:
+    with pytest.raises(BackendRejectedError) as refused:
+        site.backend().signal(FENCE, "team", "USR1")  # absent
+    assert refused.value.code == NOT_RUNNING
+    site.backend().submit(gang(*site.nodes[:2]))
+    with pytest.raises(BackendRejectedError, match="does not run"):
+        site.backend().signal(FENCE, "team", "USR1")
+    assert site.state(6) is GangState.RUNNING
+    site.backend().signal(FENCE, "team", "USR1")
+    pods = {f"{FENCE}-r0-0", f"{FENCE}-r1-0"}
+    assert annotations(site) == dict.fromkeys(pods, "USR1 1")
+    site.backend().signal(FENCE, "team", "TERM")
+    assert annotations(site) == dict.fromkeys(pods, "TERM 2")
+    site.backend().cancel(FENCE, "team")
+    site.lab.wait(1)
+    with pytest.raises(BackendRejectedError):  # its pods leave
+        site.backend().signal(FENCE, "team", "USR1")
+
+
+def test_a_signal_reaches_no_pod_of_anybody_else(site: Site) -> None:
+    site.backend(mark="another").submit(gang(*site.nodes[:1]))
+    assert site.state_of_all(6)
+    with pytest.raises(BackendRejectedError):
+        site.backend().signal(FENCE, "team", "USR1")
+    assert set(annotations(site).values()) == {""}
+
+
+@pytest.mark.parametrize(
+    ("told", "step"), [("1200", 1200), ("0", 0), ("-1", None), ("12e3", None), ("9" * 17, None)]
+)
+def test_a_pod_says_what_it_has_saved(site: Site, told: str, step: int | None) -> None:
+    site.backend().submit(gang(*site.nodes[:2]))
+    assert site.state(6) is GangState.RUNNING
+    body = {"metadata": {"annotations": {"muster/checkpoint": told}}}
+    assert site.lab.merge(f"{PODS}/{FENCE}-r1-0", body).status_code == 200
+    (seen,) = site.backend().observe(0, [FENCE]).gangs
+    assert seen.checkpoint_step == step
+
+
 def findings(site: Site, token: bytes = b"root-token", **options: str) -> dict[str, Finding]:
     report = site.backend(token, **options).probe(0)
     return {one.capability: one for one in report.findings}
@@ -237,7 +290,7 @@ def test_a_probe_of_a_cluster_that_has_all(site: Site) -> None:
     report = site.backend().probe(0)
     assert (report.version[:2], report.api) == ("v1", "batch.volcano.sh/v1alpha1")
     off = {one.capability for one in report.findings if not one.is_on}
-    assert off == {"limits", "signal"}
+    assert off == {"limits"}
     assert all(one.fix for one in report.findings if not one.is_on)
     assert report.capabilities["devices"]
 

@@ -105,6 +105,17 @@ def test_the_whole_job() -> None:
         "imagePullSecrets": [{"name": "registry"}],
         "runtimeClassName": "nvidia",
         "volumes": [
+            {
+                "name": "muster-self",
+                "downwardAPI": {
+                    "items": [
+                        {
+                            "path": "annotations",
+                            "fieldRef": {"fieldPath": "metadata.annotations"},
+                        }
+                    ]
+                },
+            },
             {"name": "muster-shm", "emptyDir": {"medium": "Memory", "sizeLimit": "65536Mi"}},
             {
                 "name": "claim-0",
@@ -124,6 +135,7 @@ def test_the_whole_job() -> None:
         "envFrom": [{"secretRef": {"name": "wandb"}}],
         "resources": {"requests": amounts, "limits": amounts},
         "volumeMounts": [
+            {"name": "muster-self", "mountPath": "/etc/muster", "readOnly": True},
             {"name": "muster-shm", "mountPath": "/dev/shm"},  # noqa: S108 (in the pod)
             {"name": "claim-0", "mountPath": "/data", "readOnly": True},
             {"name": "claim-1", "mountPath": "/out", "readOnly": False},
@@ -136,7 +148,13 @@ def test_the_whole_job() -> None:
 
 def test_what_is_not_asked_is_not_sent_and_no_token_is_mounted() -> None:
     least = replace(
-        GANG, container=Container("train:1"), queue="", service_class="", workdir="", grace_s=0
+        GANG,
+        container=Container("train:1"),
+        queue="",
+        service_class="",
+        workdir="",
+        signal="",
+        grace_s=0,
     )
     job = vcjob(least, {}, "kube")
     assert not {"queue", "priorityClassName"} & job["spec"].keys()
