@@ -31,6 +31,7 @@ class DemoJob:
     exclusive: bool = False
     priority: str = "normal"
     exit_code: int = 0
+    forms: tuple[str, ...] = ("script",)
     act: str = ""
     ends: str = "succeeded"
     alone_with: str = ""
@@ -55,15 +56,19 @@ class DemoJob:
             },
             "topology": dict(self.topology),
             "time_limit": "02:00:00",
-            "run": {"script": self.script()},
+            "run": self.run(),
             "labels": {RUN_LABEL: run},
         }
 
-    def script(self) -> str:
-        """A batch script; the simulated cluster reads the comment and runs nothing."""
+    def run(self) -> dict[str, Any]:
+        """A batch script, an image, or both; simulated clusters read the comment and run nothing."""
         fate = "forever" if self.seconds is None else f"seconds={self.seconds}"
         code = f" exit={self.exit_code}" if self.exit_code else ""
-        return f"#!/bin/bash\n# simulate: {fate}{code}\nsrun torchrun train.py\n"
+        comment = f"# simulate: {fate}{code}\n"
+        script = {"script": f"#!/bin/bash\n{comment}srun torchrun train.py\n"}
+        command = ["bash", "-c", f"\n{comment}torchrun train.py"]
+        image = {"image": "registry.example/acme/trainer:24.11", "command": command, "shm": "16Gi"}
+        return (script if "script" in self.forms else {}) | (image if "image" in self.forms else {})
 
 
 H100, A100, L40S = ("h100-sxm-80",), ("a100-sxm-80",), ("l40s-48",)
@@ -80,8 +85,13 @@ JOBS = (
         "grasp-policy", "omar", "acme/robotics/grasp", H100, 2, 8, "guaranteed", 240,
         topology={"required": "domain"},
     ),
-    DemoJob("grasp-sweep", "omar", "acme/robotics/grasp", L40S, 4, 4, "spot", 300),
-    DemoJob("video-eval", "mia", "acme/vision/video", L40S, 2, 4, "guaranteed", 180),
+    DemoJob(
+        "grasp-sweep", "omar", "acme/robotics/grasp", L40S, 4, 4, "spot", 300, forms=("image",)
+    ),
+    DemoJob(
+        "video-eval", "mia", "acme/vision/video", L40S + H100, 2, 4, "guaranteed", 180,
+        forms=("script", "image"),
+    ),
     DemoJob("any-gpu", "mia", "acme/vision/pretrain", H100 + A100, 1, 8, "auto", 180),
     DemoJob(
         "chat-broken", "noor", "acme/language/chat", A100, 1, 8, "auto", 60,

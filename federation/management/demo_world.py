@@ -2,7 +2,7 @@
 
 GPU facts are from the makers' data sheets (dense bf16). Node shapes and trees are made up, so that
 the three clusters differ: Aurora has the deepest tree, Borealis is the largest, Cirrus has half
-the GPUs in a node and no spine.
+the GPUs in a node and no spine, and is Volcano's where the others are Slurm's.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class DemoFlavor:
 class DemoCluster:
     """A simulated cluster: nodes, tiers (name to nodes in a block, widest last) and stores.
 
-    `foreign_percent` of its nodes are kept busy by other people's jobs.
+    `foreign_percent` of its nodes are kept busy by other people's jobs (Slurm only).
     """
 
     name: str
@@ -49,6 +49,18 @@ class DemoCluster:
     tiers: Mapping[str, int]
     stores: tuple[str, ...]
     foreign_percent: int = 0
+    backend: str = "slurm"
+
+    @property
+    def device_there(self) -> str:
+        """What the cluster calls its GPUs."""
+        return f"nvidia.com/gpu:{self.device}" if self.backend == "volcano" else self.device
+
+    def options(self) -> dict[str, str]:
+        """The options that an admin sets for it."""
+        if self.backend == "volcano":
+            return {"namespaces": ",".join(NAMESPACES)}
+        return {"tiers": ",".join(reversed(list(self.tiers)))}
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,7 @@ CLUSTERS = (
     DemoCluster(
         "cirrus", "Cirrus, L40S", "l40s-48", "l40s",
         nodes=12, gpus_per_node=4, cpus=64, memory_mb=500_000,
-        tiers={"leaf": 4}, stores=("nfs-c",), foreign_percent=20,
+        tiers={"leaf": 4}, stores=("nfs-c",), backend="volcano",
     ),
 )  # fmt: skip
 TEAMS = ("vision", "language", "robotics")
@@ -131,10 +143,14 @@ PEOPLE = (
     DemoPerson("omar", "Omar", "submitter", "acme/robotics", charges=("robotics",)),
     DemoPerson("vera", "Vera", "viewer", "acme"),
 )
+NAMESPACES = tuple(person.username for person in PEOPLE if person.charges)  # as their accounts
 
 
-def simulator_config(state: str, first_port: int) -> dict[str, Any]:
-    """The simulator's configuration (JSON): the clusters' shapes, people, keys and ports."""
+def simulator_config(state: str, first_port: int, keys: Mapping[str, bytes]) -> dict[str, Any]:
+    """The simulator's configuration (JSON): the clusters' shapes, people, keys and ports.
+
+    `keys` by cluster: what signs tokens of Slurm, the token itself of Volcano.
+    """
     users = [
         {"name": person.username, "uid": FIRST_UID + number, "accounts": list(person.charges)}
         for number, person in enumerate(PEOPLE)
@@ -146,18 +162,17 @@ def simulator_config(state: str, first_port: int) -> dict[str, Any]:
     ]
     return {
         "clusters": [
-            _simulated(cluster, number, state, first_port + number, users)
+            _volcano(cluster, number, state, first_port + number, keys[cluster.name])
+            if cluster.backend == "volcano"
+            else _slurm(cluster, number, state, first_port + number, users)
             for number, cluster in enumerate(CLUSTERS)
         ]
     }
 
 
-def _simulated(
-    cluster: DemoCluster, number: int, state: str, port: int, users: list[dict[str, Any]]
-) -> dict[str, Any]:
-    config: dict[str, Any] = {
+def _common(cluster: DemoCluster, number: int, state: str, port: int) -> dict[str, Any]:
+    return {
         "name": cluster.name,
-        "jwt_key_file": f"{state}/{cluster.name}.key",
         "state_file": f"{state}/{cluster.name}.state.json",
         "port": port,
         "nodes": cluster.nodes,
@@ -166,10 +181,32 @@ def _simulated(
         "cpus": cluster.cpus,
         "memory_mb": cluster.memory_mb,
         "tiers": [{"name": name, "nodes": nodes} for name, nodes in cluster.tiers.items()],
-        "accounts": [*TEAMS, "physics"],
-        "users": users,
         "speed": SPEED,
         "seed": number + 1,
+    }
+
+
+def _volcano(
+    cluster: DemoCluster, number: int, state: str, port: int, token: bytes
+) -> dict[str, Any]:
+    return {
+        **_common(cluster, number, state, port),
+        "kind": "volcano",
+        "volcano": {
+            "tokens": [{"token": token.decode(), "user": "muster"}],
+            "namespaces": list(NAMESPACES),
+        },
+    }
+
+
+def _slurm(
+    cluster: DemoCluster, number: int, state: str, port: int, users: list[dict[str, Any]]
+) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        **_common(cluster, number, state, port),
+        "jwt_key_file": f"{state}/{cluster.name}.key",
+        "accounts": [*TEAMS, "physics"],
+        "users": users,
     }
     if cluster.foreign_percent:
         config["foreign"] = {"percent": cluster.foreign_percent, "users": list(FOREIGN_USERS)}

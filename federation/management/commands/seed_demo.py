@@ -64,8 +64,11 @@ class Command(BaseCommand):
         state = state.resolve()
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         ports = choose_ports(state / "simulator.json", simulator_port_base)
-        keys = {cluster.name: keep_key(state / f"{cluster.name}.key") for cluster in world.CLUSTERS}
-        write_private_json(state / "simulator.json", world.simulator_config(str(state), ports))
+        keys = {
+            one.name: keep_key(state / f"{one.name}.key", one.backend) for one in world.CLUSTERS
+        }
+        config = world.simulator_config(str(state), ports, keys)
+        write_private_json(state / "simulator.json", config)
         with transaction.atomic():
             logins = seed(keys, ports, read_json(state / "people.json"), timezone.now())
         write_private_json(state / "people.json", logins)
@@ -91,7 +94,7 @@ def seed(
     workers = [people[person.username][0] for person in world.PEOPLE if person.charges]
     for number, cluster in enumerate(world.CLUSTERS):
         held = ensure_cluster(cluster, keys[cluster.name], first_port + number, now)
-        ensure_cluster_flavor(held, flavors[cluster.flavor], cluster.device, now)
+        ensure_cluster_flavor(held, flavors[cluster.flavor], cluster.device_there, now)
         for user in workers:
             ensure_account(held, user, now)
     return {name: login for name, (_, login) in people.items()}
@@ -194,25 +197,29 @@ def ensure_cluster(cluster: world.DemoCluster, key: bytes, port: int, now: datet
     endpoint = f"http://127.0.0.1:{port}"
     held = Cluster.objects.filter(name=cluster.name).first()
     if held is None:
-        tiers = ",".join(reversed(list(cluster.tiers)))
         return create_cluster(
             actor=None,
             name=cluster.name,
             title=cluster.title,
-            backend="slurm",
+            backend=cluster.backend,
             endpoint=endpoint,
             secret=key,
             account="slurm",
-            options={"tiers": tiers},
+            options=cluster.options(),
             stores=cluster.stores,
             now=now,
         )
     if not has_secret(held, key):
         set_secret(actor=None, cluster=held, secret=key, now=now)
+    changes: dict[str, Any] = {"endpoint": endpoint}
+    if held.backend != cluster.backend:  # a demo of before: what was said of it is of another kind
+        changes |= {"backend": cluster.backend, "options": cluster.options()}
+        ClusterFlavor.objects.filter(cluster=held).delete()
+        ClusterAccount.objects.filter(cluster=held).delete()
     return update_cluster(
         actor=None,
         cluster=held,
-        changes={"endpoint": endpoint},
+        changes=changes,
         expected_etag=configuration_etag(held),
         now=now,
     )
@@ -233,12 +240,11 @@ def ensure_cluster_flavor(cluster: Cluster, flavor: Flavor, device: str, now: da
 
 
 def ensure_account(cluster: Cluster, user: User, now: datetime) -> None:
-    """The person's UNIX account there, unless they have one."""
+    """The person's UNIX account or namespace there, unless they have one."""
     if not ClusterAccount.objects.filter(cluster=cluster, user=user).exists():
         name = user.username
-        set_account(
-            actor=None, cluster=cluster, user=user, account=name, home=f"/home/{name}", now=now
-        )
+        home = f"/home/{name}" if cluster.backend == "slurm" else ""
+        set_account(actor=None, cluster=cluster, user=user, account=name, home=home, now=now)
 
 
 def choose_ports(config: Path, wanted: int) -> int:
@@ -268,10 +274,12 @@ def is_free(port: int) -> bool:
     return True
 
 
-def keep_key(path: Path) -> bytes:
-    """The cluster's JWT key: 32 random bytes, made once."""
-    if not path.exists():
-        write_private(path, secrets.token_bytes(32))
+def keep_key(path: Path, backend: str) -> bytes:
+    """The cluster's JWT key, 32 random bytes, or (Volcano) a random token; made once."""
+    is_token = backend == "volcano"
+    if not path.exists() or (is_token and not path.read_bytes().isascii()):
+        key = secrets.token_urlsafe(32).encode() if is_token else secrets.token_bytes(32)
+        write_private(path, key)
     return path.read_bytes()
 
 

@@ -78,6 +78,30 @@ def test_the_simulator_accepts_its_configuration(tmp_path: Path) -> None:
     assert Cluster.objects.get(name="borealis").endpoint == "http://127.0.0.1:21001"
     names = {user.name for user in config.clusters[0].users}
     assert set(ClusterAccount.objects.values_list("account", flat=True)) <= names
+    assert [(c.kind, len(c.volcano.tokens)) for c in config.clusters] == [
+        ("slurm", 0),
+        ("slurm", 0),
+        ("volcano", 1),
+    ]
+    assert set(config.clusters[2].volcano.namespaces) <= names
+
+
+def test_a_demo_of_before_gets_its_volcano_cluster(tmp_path: Path) -> None:
+    seed(tmp_path)
+    cluster = Cluster.objects.get(name="cirrus")
+    Cluster.objects.filter(pk=cluster.pk).update(backend="slurm", options={"tiers": "leaf"})
+    ClusterFlavor.objects.filter(cluster=cluster).update(device="l40s")
+    (tmp_path / "cirrus.key").write_bytes(b"\xff" * 32)
+    seed(tmp_path)
+    cluster.refresh_from_db()
+    assert (cluster.backend, cluster.options) == (
+        "volcano",
+        {"namespaces": "ada,mia,noor,omar"},
+    )
+    assert cluster.flavors.get().device == "nvidia.com/gpu:l40s"
+    assert connection_of(cluster).secret.isascii()
+    config = simulator_config.load(tmp_path / "simulator.json")
+    assert config.clusters[2].volcano.tokens[0].token.encode() == connection_of(cluster).secret
 
 
 def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
