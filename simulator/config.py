@@ -115,8 +115,8 @@ class Cluster:
     """One simulated cluster. Delays are wall milliseconds and are not divided by `speed`.
 
     `kind` is `slurm`, which needs `jwt_key_file`, or `volcano`, which needs tokens. Volcano takes
-    nodes, GPUs, tiers and the clock from here and leaves partitions, accounts, users, qos, foreign
-    load and the state file alone.
+    nodes, GPUs, tiers, the clock and the state file from here and leaves partitions, accounts, users,
+    qos and foreign load alone.
     """
 
     name: str

@@ -102,6 +102,11 @@ class Store:
             thing = with_meta(thing, generation=old["metadata"].get("generation", 0) + 1)
         return self._put(resource, old, thing)
 
+    def restore(self, resource: Resource, thing: Json) -> None:
+        """Have an object again as it was saved; nobody hears of it."""
+        self.items[resource][key_of(thing)] = thing
+        self._index(resource, None, thing)
+
     def remove(self, resource: Resource, key: Key) -> None:
         """Forget an object. Nothing happens if it is gone."""
         old = self.items[resource].pop(key, None)

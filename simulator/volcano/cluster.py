@@ -6,17 +6,18 @@ of a pod is over. Everything below is told the time.
 
 import heapq
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from simulator.config import Cluster
 from simulator.kubernetes.deletion import collect
 from simulator.kubernetes.errors import ApiError, Json
-from simulator.kubernetes.objects import Key, at, is_going, key_of
+from simulator.kubernetes.objects import Key, at, is_going, key_of, ms_of
 from simulator.kubernetes.resources import BY_PLURAL
 from simulator.kubernetes.store import Change, Store
 from simulator.kubernetes.verbs import Api
 from simulator.kubernetes.watching import Clock, Scissors
 from simulator.runtime import Timed
-from simulator.volcano import kubelets, nodes
+from simulator.volcano import kubelets, nodes, saving
 from simulator.volcano.applying import apply
 from simulator.volcano.furnishing import gate, things
 from simulator.volcano.jobs import View, goes_at_ms, sync
@@ -65,15 +66,34 @@ class VolcanoCluster(Timed):
         self._said: list[Write] = []
         self.paused = False
         self.store.hearers.append(self._hear)
-        for plural, thing in things(self.config, now_ms):
-            self.store.create(BY_PLURAL[plural], thing, now_ms)
+        if saving.read(self.config, self.store):
+            self._recall()
+        else:
+            for plural, thing in things(self.config, now_ms):
+                self.store.create(BY_PLURAL[plural], thing, now_ms)
+        self._saved = self.store.revision
         self.settle()
+
+    def _recall(self) -> None:
+        """Look at all that is there, as parts that start do. What ran goes on where it was."""
+        for plural in ("nodes", "queues", "hypernodes", "commands", "jobs", "podgroups", "pods"):
+            resource = BY_PLURAL[plural]
+            for thing in self.store.items[resource].values():
+                self._hear(Change(self.store.revision, "ADDED", resource, None, thing))
+
+    def save(self) -> None:
+        """Write the state file, if there is one and anything changed."""
+        if self._saved != self.store.revision:
+            saving.write(self.config, self.store)
+            self._saved = self.store.revision
 
     def _wait(self, ms: int) -> Awaitable[None]:
         return self.pause(ms)
 
     def reset(self) -> None:
         """Begin anew."""
+        if self.config.state_file is not None:
+            Path(self.config.state_file).unlink(missing_ok=True)
         self.faults.clear()
         self.late.clear()
         self.scissors.cut(abrupt=False)
@@ -280,9 +300,16 @@ class VolcanoCluster(Timed):
             return
         self._stages[uid] = stage
         ms = round(plan.seconds * 1000 / self.config.speed)
-        due_ms = self._at_ms + ms if plan.due_ms is None else plan.due_ms
+        due_ms = self._began_ms(pod, plan.stage) + ms if plan.due_ms is None else plan.due_ms
         key = key_of(pod)
         self._later(due_ms, lambda: self._play(key, uid, stage))
+
+    def _began_ms(self, pod: Json, stage: str) -> int:
+        """When its stage began: now, or before the state was saved that it was read from."""
+        started = at(pod, "status", "startTime")
+        if stage != "running" or not started or ms_of(started) > self._at_ms - 1000:
+            return self._at_ms
+        return ms_of(started)
 
     def _play(self, key: Key, uid: str, stage: str) -> None:
         pod = self.store.find(BY_PLURAL["pods"], *key)
