@@ -12,9 +12,9 @@ from rest_framework.response import Response
 
 from federation.api.documents import JOB, JOB_BODY
 from federation.api.jobs import new_documents
+from federation.intake.job import ForeignJob
+from federation.intake.place import Place
 from federation.intake.sbatch import (
-    Place,
-    SbatchJob,
     Script,
     job_of,
     read_sbatch,
@@ -186,7 +186,7 @@ def _located(request: Request, response: Response) -> Response:
     return response
 
 
-def _job_of_request(request: Request, user: User, now: datetime) -> SbatchJob:
+def _job_of_request(request: Request, user: User, now: datetime) -> ForeignJob:
     """The job that the script and the query parameters make.
 
     Raises:
@@ -227,7 +227,7 @@ def _tenant(asked: str | None, script: Script, user: User) -> Tenant | FieldProb
 
 
 @contextmanager
-def _telling_lines(made: SbatchJob) -> Iterator[None]:
+def _telling_lines(made: ForeignJob) -> Iterator[None]:
     """What is found wrong with the job itself is told at the lines that it came from."""
     try:
         yield
@@ -236,7 +236,7 @@ def _telling_lines(made: SbatchJob) -> Iterator[None]:
         raise InvalidContentError(error.detail, errors=told) from error
 
 
-def _remarks(made: SbatchJob) -> dict[str, Any]:
+def _remarks(made: ForeignJob) -> dict[str, Any]:
     return {
         "warnings": [remark.to_json() for remark in made.warnings],
         "dropped": [remark.to_json() for remark in made.dropped],

@@ -10,8 +10,9 @@ from typing import Any
 
 from clusters.core.options import OPTIONS
 from federation.core.spec import job_schema
+from federation.intake.fate import Fate
 from federation.intake.sbatch import OPTIONS as SBATCH_OPTIONS
-from federation.intake.sbatch.option import Fate, Option, Takes
+from federation.intake.sbatch.option import Option, Takes
 from kit.errors import REGISTRY
 
 APPS = ("kit", "tenancy", "clusters", "quotas", "accounting", "federation")

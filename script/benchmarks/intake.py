@@ -8,7 +8,9 @@ import random
 import time
 from datetime import UTC, datetime
 
-from federation.intake.sbatch import Place, SbatchJob, job_of, read_sbatch
+from federation.intake.job import ForeignJob
+from federation.intake.place import Place
+from federation.intake.sbatch import job_of, read_sbatch
 from script.benchmarks import report
 
 SEED = 20_264
@@ -59,7 +61,7 @@ def main() -> None:
         before = time.process_time()
         made = [job_of(read_sbatch(text), PLACE) for text in scripts]
         spent_s.append(time.process_time() - before)
-        if not all(isinstance(one, SbatchJob) for one in made):
+        if not all(isinstance(one, ForeignJob) for one in made):
             raise RuntimeError("A script was refused.")
     context = {
         "scripts": SCRIPTS,

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from federation.core.spec.kinds import did_you_mean
-from federation.intake.sbatch.findings import Findings
+from federation.intake.fate import Fate
+from federation.intake.findings import Findings
 from federation.intake.sbatch.lines import Word
-from federation.intake.sbatch.option import Fate, Option, Takes
+from federation.intake.sbatch.option import Option, Takes
 from federation.intake.sbatch.refused import OF_SRUN
 from federation.intake.sbatch.table import OPTIONS, SHORT
 

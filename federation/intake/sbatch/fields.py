@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from federation.core.spec.kinds import token
 from federation.core.spec.quantities import write_moment
+from federation.intake.fate import Fate
+from federation.intake.findings import Findings
 from federation.intake.sbatch.arguments import Given
-from federation.intake.sbatch.findings import Findings
-from federation.intake.sbatch.option import Fate
 from federation.intake.sbatch.quantities import (
     read_exports,
     read_moment,

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from unicodedata import category
 
-from federation.intake.sbatch.findings import Findings
+from federation.intake.findings import Findings
 
 LONGEST = 1 << 20  # characters, as `run.script`
 _BLANKS = " \t\v\f\r"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from federation.intake.sbatch.findings import Findings
+from federation.intake.findings import Findings
 from federation.intake.sbatch.lines import Lines
 from federation.intake.sbatch.shape import Shape
 

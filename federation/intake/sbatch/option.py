@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from federation.intake.fate import Fate
+
 
 class Takes(StrEnum):
     """Whether an option has a value. A value that is optional stands behind `=` only."""
@@ -10,16 +12,6 @@ class Takes(StrEnum):
     NOTHING = "none"
     VALUE = "needed"
     OPTIONAL = "optional"
-
-
-class Fate(StrEnum):
-    """What becomes of an option."""
-
-    MAPPED = "mapped"  # a field of the job
-    CARRIED = "carried"  # reaches Slurm in another way, or says nothing about the job
-    DROPPED = "dropped"  # the job runs without it, and the answer says so
-    LATER = "not yet"  # refused until the feature is there
-    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)

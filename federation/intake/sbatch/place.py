@@ -2,39 +2,15 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 
 from federation.core.spec.kinds import did_you_mean
+from federation.intake.findings import Findings, line_pointer
+from federation.intake.place import MOST_FLAVORS, Place, listed
 from federation.intake.sbatch.arguments import Given
-from federation.intake.sbatch.findings import Findings, line_pointer
 from federation.intake.sbatch.shape import gpu_kinds
 from kit.errors import FieldProblem
 
-MOST_FLAVORS = 16
-_MOST_SHOWN = 20
 _MODELS = re.compile(r"[\w.-]+(?:\|[\w.-]+)*")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Who submits to where, and when.
-
-    Attributes:
-        tenant: the path of the tenant, or why there is none.
-        now: the time of the request; `--begin=now+1hour` counts from it.
-        is_named: whether the request names the tenant, so that `--account` does not.
-        asked: the flavors that the caller named, best first.
-        entitled: the flavors that the tenant has quota for, best first.
-        models: the flavors by what a GPU is called: on a cluster or in the catalogue, lower case.
-    """
-
-    tenant: str | FieldProblem
-    now: datetime
-    is_named: bool = False
-    asked: tuple[str, ...] = ()
-    entitled: tuple[str, ...] = ()
-    models: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def tenant_of_account(
@@ -45,7 +21,7 @@ def tenant_of_account(
     `found` are the tenants of that path or last part where the caller may submit, `known` some of
     all those where they may.
     """
-    there = f" You may submit to {_listed(known)}." if known else " You may submit nowhere."
+    there = f" You may submit to {listed(known)}." if known else " You may submit nowhere."
     if account is None:
         detail = f"Say which tenant: ?tenant=, or a line such as #SBATCH --account=TENANT.{there}"
         return FieldProblem("?tenant", "no_tenant", detail)
@@ -55,7 +31,7 @@ def tenant_of_account(
         return (exact or list(found))[0]
     where = f"line {account.line}, {account.option.long}"
     if found:
-        detail = f"{where}: {name[:100]} may be {_listed(found)}. Write the whole path."
+        detail = f"{where}: {name[:100]} may be {listed(found)}. Write the whole path."
         return FieldProblem(line_pointer(account.line), "ambiguous_tenant", detail)
     detail = f"{where}: there is no tenant {name[:100]!r}.{there}"
     return FieldProblem(line_pointer(account.line), "unknown_tenant", detail)
@@ -73,8 +49,7 @@ def choose_flavors(given: Mapping[str, Given], place: Place, findings: Findings)
         findings.origins["/flavors"] = one.line
         if left and not named.intersection(left):
             detail = (
-                f"{one.text[:60]} is {_listed(sorted(named))}, "
-                f"but {_source(place)} {_listed(left)}."
+                f"{one.text[:60]} is {listed(sorted(named))}, but {place.source} {listed(left)}."
             )
             findings.refuse(one.line, "flavor_not_accepted", one.option.long, detail)
         left = tuple(flavor for flavor in left if flavor in named)
@@ -87,10 +62,6 @@ def choose_flavors(given: Mapping[str, Given], place: Place, findings: Findings)
     return list(left[:MOST_FLAVORS])
 
 
-def _source(place: Place) -> str:
-    return "?flavor= names" if place.asked else f"{place.tenant} has quota for"
-
-
 def _narrowings(
     given: Mapping[str, Given], models: Mapping[str, object], findings: Findings
 ) -> Iterable[tuple[Given, list[str]]]:
@@ -100,7 +71,7 @@ def _narrowings(
             yield one, [kind]
         else:
             near = did_you_mean(kind, models)
-            there = _listed(sorted(models))
+            there = listed(sorted(models))
             detail = f"No cluster has a GPU called {kind[:60]!r}.{near} There are {there}."
             findings.refuse(one.line, "unknown_gpu", one.option.long, detail)
     wanted = given.get("constraint")
@@ -116,8 +87,3 @@ def _narrowings(
             "and Muster pins nodes by itself. Take the line out, or ask for a GPU model."
         )
         findings.refuse(wanted.line, "refused", wanted.option.long, detail)
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_SHOWN])
-    return f"{shown} and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else shown

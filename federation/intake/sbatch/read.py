@@ -4,22 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from federation.core.spec import JobSpec, parse_spec
+from federation.intake.findings import Findings
+from federation.intake.job import ForeignJob, in_order, made_of
+from federation.intake.place import Place
 from federation.intake.sbatch.arguments import Given, read_arguments
 from federation.intake.sbatch.fields import set_fields
-from federation.intake.sbatch.findings import MOST, Findings, Remark, relocate
 from federation.intake.sbatch.lines import Lines, read_lines
 from federation.intake.sbatch.mistakes import warn_of_mistakes
-from federation.intake.sbatch.place import Place, choose_flavors
+from federation.intake.sbatch.place import choose_flavors
 from federation.intake.sbatch.shape import Shape, read_shape
 from kit.errors import FieldProblem
-
-_LINE = "/lines/"
-# As people read a job: who, what, how long, how.
-_FIELDS = (
-    "name", "tenant", "flavors", "gang", "topology", "time_limit", "checkpoint", "run",
-    "environment", "labels", "clusters", "not_before",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +31,6 @@ class Script:
         return self.given.get("account")
 
 
-@dataclass(frozen=True, slots=True)
-class SbatchJob:
-    """The job that a script became.
-
-    `body` is what `POST /jobs` would take, `spec` the same parsed. `dropped` are options that the
-    job goes without.
-    """
-
-    body: dict[str, Any]
-    spec: JobSpec
-    warnings: tuple[Remark, ...]
-    dropped: tuple[Remark, ...]
-    origins: Mapping[str, int]
-
-    def told(self, problem: FieldProblem) -> FieldProblem:
-        """A problem that was found with the job later, told where the script or request says it."""
-        return _told(problem, self.origins)
-
-
 def read_sbatch(text: str) -> Script:
     """The options of a script, as sbatch itself reads them. Never raises, whatever the text."""
     findings = Findings()
@@ -70,29 +45,17 @@ def read_sbatch(text: str) -> Script:
     return Script(text, lines, given, findings)
 
 
-def job_of(script: Script, place: Place) -> SbatchJob | tuple[FieldProblem, ...]:
+def job_of(script: Script, place: Place) -> ForeignJob | tuple[FieldProblem, ...]:
     """The job of a script, or every problem, in order of the lines; at most 100."""
     findings, lines = script.findings.copy(), script.lines
     if isinstance(place.tenant, FieldProblem):
         findings.problems.append(place.tenant)
     if lines is None:
-        return _in_order(findings)
+        return in_order(findings)
     body, shape = _body(script, place, findings)
-    spec = parse_spec(body)
-    if isinstance(spec, tuple):
-        is_whole = not findings.problems
-        findings.problems.extend(
-            _told(problem, findings.origins)
-            for problem in spec
-            if is_whole or problem.code != "required"
-        )
     if shape is not None:
         warn_of_mistakes(lines, shape, findings)
-    if findings.problems or isinstance(spec, tuple):
-        return _in_order(findings)
-    warnings = sorted(findings.warnings, key=lambda remark: remark.line)
-    dropped = sorted(findings.dropped, key=lambda remark: remark.line)
-    return SbatchJob(body, spec, tuple(warnings), tuple(dropped), findings.origins)
+    return made_of(body, findings)
 
 
 def _body(script: Script, place: Place, findings: Findings) -> tuple[dict[str, Any], Shape | None]:
@@ -114,22 +77,4 @@ def _body(script: Script, place: Place, findings: Findings) -> tuple[dict[str, A
         findings.origins["/tenant"] = account.line
     if flavors := choose_flavors(given, place, findings):
         body["flavors"] = flavors
-    return {name: body[name] for name in _FIELDS if name in body}, shape
-
-
-def _told(problem: FieldProblem, origins: Mapping[str, int]) -> FieldProblem:
-    """At its line; what came from the request and not from a line, at the query parameter."""
-    told = relocate(problem, origins)
-    for field in ("tenant", "flavor"):
-        if told.pointer.startswith(f"/{field}"):
-            return FieldProblem(f"?{field}", told.code, told.detail)
-    return told
-
-
-def _in_order(findings: Findings) -> tuple[FieldProblem, ...]:
-    return tuple(sorted(findings.problems[:MOST], key=_line_of))
-
-
-def _line_of(problem: FieldProblem) -> int:
-    """The line that a problem names; what names none comes first."""
-    return int(problem.pointer[len(_LINE) :]) if problem.pointer.startswith(_LINE) else 0
+    return body, shape

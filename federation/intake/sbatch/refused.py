@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from federation.intake.sbatch.option import Fate, Option, Takes
+from federation.intake.fate import Fate
+from federation.intake.sbatch.option import Option, Takes
 
 _NONE, _VALUE, _MAYBE = Takes.NOTHING, Takes.VALUE, Takes.OPTIONAL
 _LATER, _REFUSED = Fate.LATER, Fate.REFUSED

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from federation.core.spec.quantities import write_memory
+from federation.intake.findings import Findings
 from federation.intake.sbatch.arguments import Given
-from federation.intake.sbatch.findings import Findings
 from federation.intake.sbatch.quantities import (
     Gpus,
     read_count,

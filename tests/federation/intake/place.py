@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from federation.intake.sbatch import Place, SbatchJob, job_of, read_sbatch, tenant_of_account
+from federation.intake.job import ForeignJob
+from federation.intake.place import Place
+from federation.intake.sbatch import job_of, read_sbatch, tenant_of_account
 from tests.make import NOW
 
 TENANTS = ("acme/speech", "acme/vision", "acme/vision/pretrain", "rivals/speech")
@@ -41,7 +43,7 @@ def read(text: str, **changes: Any) -> Any:
 def outcome(text: str, **changes: Any) -> dict[str, Any]:
     """The same as plain values: the job without its script, or what it is refused for."""
     made = read(text, **changes)
-    if not isinstance(made, SbatchJob):
+    if not isinstance(made, ForeignJob):
         return {"refused": [[problem.pointer, problem.code] for problem in made]}
     assert made.body["run"]["script"] == text
     run = {name: value for name, value in made.body["run"].items() if name != "script"}

@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from federation.core.spec import JobSpec, parse_spec
-from federation.intake.sbatch import OPTIONS, SbatchJob
+from federation.intake.job import ForeignJob
+from federation.intake.sbatch import OPTIONS
 from federation.intake.sbatch.lines import DirectiveError, split_words
 from federation.intake.sbatch.quantities import (
     read_exports,
@@ -50,7 +51,7 @@ INDEPENDENT = (
 @example("#!/bin/sh\n#SBATCH \\")
 def test_any_text_is_read_or_refused(text: str) -> None:
     made = read(text)
-    if isinstance(made, SbatchJob):
+    if isinstance(made, ForeignJob):
         assert parse_spec(made.body) == made.spec
         assert made.body["run"]["script"] == text
     else:
@@ -91,7 +92,7 @@ def test_ways_to_ask_for_the_same_shape_agree(
     else:
         asked.append(f"--gpus={nodes * gpus}" if by_total else f"--gres=gpu:{gpus}")
     made = read("#!/bin/sh\n#SBATCH " + " ".join(asked))
-    assert isinstance(made, SbatchJob), made
+    assert isinstance(made, ForeignJob), made
     spec: JobSpec = made.spec
     assert (spec.gang.nodes, spec.gang.gpus_per_node) == (nodes, gpus)
     assert spec.run.tasks_per_node == tasks

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from federation.intake.sbatch import SbatchJob, read_sbatch
+from federation.intake.job import ForeignJob
+from federation.intake.sbatch import read_sbatch
 from tests.federation.intake.place import outcome, read
 
 MOST = (1 << 20) - 100
@@ -27,7 +28,7 @@ def test_there_are_many_and_each_has_its_outcome() -> None:
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_a_refusal_names_line_and_reason(path: Path) -> None:
     made = read(path.read_bytes().decode())
-    if isinstance(made, SbatchJob):
+    if isinstance(made, ForeignJob):
         return
     for problem in made:
         line = problem.pointer.removeprefix("/lines/")
