@@ -107,6 +107,21 @@ class Store:
         self.items[resource][key_of(thing)] = thing
         self._index(resource, None, thing)
 
+    def mirror(self, resource: Resource, key: Key, thing: Json | None) -> None:
+        """Follow another server: an object is there as it says, or (None) is not."""
+        old = self.items[resource].get(key)
+        if old == thing:
+            return
+        self.revision += 1
+        self._index(resource, old, thing)
+        if thing is None:
+            self._tell(
+                Change(self.revision, "DELETED", resource, old, self.items[resource].pop(key))
+            )
+            return
+        self.items[resource][key] = thing
+        self._tell(Change(self.revision, "MODIFIED" if old else "ADDED", resource, old, thing))
+
     def remove(self, resource: Resource, key: Key) -> None:
         """Forget an object. Nothing happens if it is gone."""
         old = self.items[resource].pop(key, None)

@@ -5,7 +5,7 @@ import hashlib
 from simulator.kubernetes import patches
 from simulator.kubernetes.deletion import Wish, delete
 from simulator.kubernetes.errors import ApiError, Json
-from simulator.kubernetes.objects import instant
+from simulator.kubernetes.objects import instant, key_of
 from simulator.kubernetes.pods import bound
 from simulator.kubernetes.resources import BY_PLURAL
 from simulator.kubernetes.store import Store
@@ -45,15 +45,21 @@ def _put(store: Store, plural: str, namespace: str, name: str, part: Json) -> No
 
 def _tell(store: Store, note: Note, now_ms: int) -> None:
     """An Event, or one more of an Event of the same words."""
+    events, event = BY_PLURAL["events"], event_of(note, instant(now_ms))
+    known = store.find(events, *key_of(event))
+    if known is None:
+        store.create(events, event, now_ms)
+        return
+    told = {"count": known["count"] + 1, "lastTimestamp": event["lastTimestamp"]}
+    store.update(events, {**known, **told})
+
+
+def event_of(note: Note, moment: str) -> Json:
+    """The Event; those of the same words about the same object have one name."""
     meta = note.about["metadata"]
     namespace = meta.get("namespace", "default")
     words = f"{meta['uid']}/{note.type}/{note.reason}/{note.message}"
     name = f"{meta['name']}.{hashlib.sha256(words.encode()).hexdigest()[:16]}"
-    events, moment = BY_PLURAL["events"], instant(now_ms)
-    known = store.find(events, namespace, name)
-    if known is not None:
-        store.update(events, {**known, "count": known["count"] + 1, "lastTimestamp": moment})
-        return
     about = {
         "kind": note.about["kind"],
         "apiVersion": note.about["apiVersion"],
@@ -61,7 +67,7 @@ def _tell(store: Store, note: Note, now_ms: int) -> None:
         "uid": meta["uid"],
         "resourceVersion": meta.get("resourceVersion", ""),
     }
-    event: Json = {
+    return {
         "metadata": {"name": name, "namespace": namespace},
         "involvedObject": {**about, "namespace": namespace} if meta.get("namespace") else about,
         "type": note.type,
@@ -72,4 +78,3 @@ def _tell(store: Store, note: Note, now_ms: int) -> None:
         "lastTimestamp": moment,
         "source": {"component": "volcano"},
     }
-    store.create(events, event, now_ms)

@@ -66,13 +66,17 @@ class VolcanoCluster(Timed):
         self._said: list[Write] = []
         self.paused = False
         self.store.hearers.append(self._hear)
-        if saving.read(self.config, self.store):
-            self._recall()
-        else:
-            for plural, thing in things(self.config, now_ms):
-                self.store.create(BY_PLURAL[plural], thing, now_ms)
+        self._furnish(now_ms)
         self._saved = self.store.revision
         self.settle()
+
+    def _furnish(self, now_ms: int) -> None:
+        """What is there at the beginning: what was saved, or what the configuration says."""
+        if saving.read(self.config, self.store):
+            self._recall()
+            return
+        for plural, thing in things(self.config, now_ms):
+            self.store.create(BY_PLURAL[plural], thing, now_ms)
 
     def _recall(self) -> None:
         """Look at all that is there, as parts that start do. What ran goes on where it was."""
@@ -164,7 +168,11 @@ class VolcanoCluster(Timed):
         for key in list(self._jobs):
             del self._jobs[key]
             self._sync(key, "")
-        return collect(self.store, self._at_ms) or busy
+        return self._collected() or busy
+
+    def _collected(self) -> bool:
+        """Whether the garbage collector and the namespace controller found something to do."""
+        return collect(self.store, self._at_ms)
 
     def _welcome(self, plural: str, thing: Json) -> list[Write]:
         known = self.store.items[BY_PLURAL[plural]].get(key_of(thing))

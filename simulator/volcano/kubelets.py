@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from simulator.engine.program import Program, told
 from simulator.kubernetes.errors import Json
-from simulator.kubernetes.objects import at, instant, is_going, ms_of
+from simulator.kubernetes.objects import at, instant, is_going, ms_of, with_meta
 from simulator.kubernetes.pods import with_condition
 from simulator.volcano.writes import Status, Write, delete
 
@@ -83,6 +83,17 @@ def _program(pod: Json) -> Program:
     if runs:
         program = replace(program, seconds=read_seconds(runs))
     return replace(program, exit_code=int(code)) if code.isdigit() else program
+
+
+def steered(pod: Json) -> Json:
+    """The pod with its command's fate as annotations, for players that do not read commands."""
+    program = _program(pod)
+    notes = dict(pod["metadata"].get("annotations") or {})
+    if program.seconds is not None:
+        notes.setdefault(RUN_FOR, f"{program.seconds:g}s")
+    if program.exit_code:
+        notes.setdefault(EXIT_CODE, str(program.exit_code))
+    return with_meta(pod, annotations=notes)
 
 
 def _containers(pod: Json, state: Json, *, ready: bool) -> list[Json]:

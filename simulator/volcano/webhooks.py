@@ -49,7 +49,11 @@ def _refused(webhook: str, message: str) -> ApiError:
 
 
 def _default_job(review: Review) -> Json:
-    new = review.new or {}
+    return defaulted_job(review.new or {})
+
+
+def defaulted_job(new: Json) -> Json:
+    """A job with what Volcano fills in when it is made."""
     spec = dict(new.get("spec") or {})
     tasks = spec.get("tasks")
     if isinstance(tasks, list):

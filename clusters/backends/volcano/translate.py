@@ -22,6 +22,7 @@ API = "batch.volcano.sh/v1alpha1"
 # One task a node keeps ranks in order. A job is one object of at most 1.5 MB, so that a gang of more
 # nodes has tasks of several neighbours each, whose order among themselves is left to Volcano.
 MOST_TASKS = 64
+MOST_PODS = 1_000  # of one task, by far
 DEFAULT_GRACE_S = 30
 _FIRST_PORT, _PORTS = 15_000, 15_000
 _SHM, _SELF = "muster-shm", "muster-self"
@@ -167,6 +168,12 @@ class _Pods:
         if container.rdma:  # memory that network cards write to must stay where it is
             made["securityContext"] = {"capabilities": {"add": ["IPC_LOCK"]}}
         return {name: value for name, value in made.items() if value not in ("", [])}
+
+
+def rank(pod: str) -> tuple[int, str]:
+    """Where a pod named `<fence>-r<task>-<index>` stands among those of its gang."""
+    task, _, index = pod.rpartition("-r")[2].partition("-")
+    return (int(task) * MOST_PODS + int(index) if (task + index).isdecimal() else 0), pod
 
 
 def literal(value: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.backends.volcano.translate import MOST_TASKS, literal, vcjob
+from clusters.backends.volcano.translate import MOST_TASKS, literal, rank, vcjob
 from clusters.core.backend import BackendRejectedError
 from clusters.core.container import Container, Secret, Volume
 from clusters.core.gang import Gang
@@ -228,3 +228,9 @@ def test_a_gang_without_a_container_is_refused() -> None:
 def test_a_stored_gang_reads_back() -> None:
     assert Gang.from_json(GANG.to_json()) == GANG
     assert "container" not in replace(GANG, container=None).to_json()
+
+
+def test_a_pods_name_tells_its_rank() -> None:
+    names = [f"mst-r2-r{task}-{index}" for task in range(12) for index in range(12)]
+    assert sorted(sorted(names), key=rank) == names
+    assert rank("mst-other") == (0, "mst-other")
