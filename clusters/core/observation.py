@@ -103,7 +103,7 @@ class GangSeen:
 
     `runs` are all of its stays on nodes, unless not `is_whole`: earlier ones are not told yet, for
     accounting is away or lags. `pinned` are the nodes it was submitted for; it is not kept with the
-    reading.
+    reading. `broken` is how it will end: a member is lost, and nobody there ends the others.
     """
 
     fence: str
@@ -121,6 +121,7 @@ class GangSeen:
     runs: tuple[Run, ...] = ()
     pinned: tuple[str, ...] = ()
     is_whole: bool = True
+    broken: GangState | None = None
 
     @property
     def checkpoint_step(self) -> int | None:

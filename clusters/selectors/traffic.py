@@ -75,7 +75,9 @@ def outbox_depths() -> list[Any]:
 
 def gang_to_json(gang: GangSeen) -> dict[str, object]:
     """The stored form of a gang that was seen."""
-    lacking = {} if gang.is_whole else {"is_whole": False}
+    lacking: dict[str, object] = {} if gang.is_whole else {"is_whole": False}
+    if gang.broken is not None:
+        lacking["broken"] = gang.broken.value
     return lacking | {
         "fence": gang.fence,
         "backend_id": gang.backend_id,
@@ -103,6 +105,7 @@ def gangs_from_json(stored: Sequence[Any]) -> list[GangSeen]:
             **{
                 **row,
                 "state": GangState(row["state"]),
+                "broken": GangState(row["broken"]) if row.get("broken") else None,
                 "nodes": tuple(row["nodes"]),
                 "runs": tuple(
                     Run(start, end, gpus, tuple(nodes), GangState(state))

@@ -13,6 +13,8 @@ from uuid import UUID
 from clusters.core.observation import ACCOUNTING_LAG_MS, GangSeen, GangState, Run
 from federation.core.lifecycle import JobState
 
+ENDING_MS = 60_000  # what was cancelled and still ends by then is asked again
+
 
 class Phase(StrEnum):
     """Where an attempt stands; the values of `federation.models.Attempt.State`."""
@@ -147,18 +149,15 @@ def judge(
     seen = _the_one(objects)
     accepted_ms = attempt.accepted_ms or _accepted(attempt, seen, now_ms)
     if attempt.submit.state == "rejected" and seen is None and attempt.accepted_ms is None:
-        return Verdict(
-            Phase.ENDED, accepted_ms, None, cause=Cause.REJECTED, words=attempt.submit.words
-        )
+        words = attempt.submit.words
+        return Verdict(Phase.ENDED, accepted_ms, None, cause=Cause.REJECTED, words=words)
     if seen is None:
         return _absent(attempt, reading, accepted_ms)
     runs = _runs(objects)
     if not all(found.is_whole for found in objects):
         return _unwhole(attempt, seen, runs, accepted_ms)
     if seen.state.is_final:
-        cause = _ENDS[seen.state]
-        if cause is Cause.CANCELLED_THERE and attempt.stop_cause:
-            cause = Cause(attempt.stop_cause)
+        cause = _end(seen.state, attempt.stop_cause)
         return Verdict(Phase.ENDED, accepted_ms, seen, runs, cause=cause, words=seen.reason)
     if seen.state is GangState.UNKNOWN:
         return _left_open(attempt, seen, runs, reading, accepted_ms)
@@ -169,12 +168,23 @@ def judge(
     return replace(verdict, cancel_again=True) if outlives else verdict
 
 
+def _end(state: GangState, stop: str) -> Cause:
+    """Why it ended: as we stopped it, if we did. Where a node has died, the other ranks fail, too."""
+    cause = _ENDS[state]
+    follows = cause is Cause.FAILED and stop == Cause.NODE_FAILURE
+    return Cause(stop) if stop and (follows or cause is Cause.CANCELLED_THERE) else cause
+
+
 def _outlives_cancel(attempt: OpenAttempt, seen: GangSeen, reading: Reading | None) -> bool:
-    """Whether it lives after its cancel was answered: a submit was late, or an older state is back."""
+    """Whether it lives after its cancel was answered: a submit was late, or an older state is back.
+
+    What still ends after a minute is asked again, too: a node that died may have to be gone over.
+    """
     cancel = attempt.cancel
-    if cancel is None or cancel.state != "done" or seen.state is GangState.ENDING:
+    if cancel is None or cancel.state != "done" or reading is None:
         return False
-    read_later = reading is not None and reading.begun_ms > (cancel.answered_ms or 0)
+    patience_ms = ENDING_MS if seen.state is GangState.ENDING else 0
+    read_later = reading.begun_ms > (cancel.answered_ms or 0) + patience_ms
     return read_later and bool(attempt.stop_cause)
 
 
@@ -266,10 +276,9 @@ def _left_open(
     reading: Reading | None,
     accepted_ms: int | None,
 ) -> Verdict:
-    """A record that accounting left open of an object that the controller does not have.
+    """A record that accounting left open of what the controller does not have: as absent as without.
 
-    It is as absent as one without a record: neither does it wait, nor will it ever end. What it
-    says to have run did run, so it is not started again.
+    It neither waits nor will ever end. What it says to have run did run: it is not started again.
     """
     started_ms = attempt.started_ms or min((run.start_ms for run in runs), default=None)
     verdict = _absent(replace(attempt, started_ms=started_ms), reading, accepted_ms)
@@ -319,17 +328,15 @@ def _alive(
         phase = Phase.DISPATCHING
     if attempt.stop_cause:
         phase = Phase.STOPPING
-    late = (
-        phase is Phase.PENDING
-        and accepted_ms is not None
-        and now_ms > max(accepted_ms, _last_end(runs)) + attempt.start_timeout_ms
-    )
+    due_ms = max(accepted_ms or 0, _last_end(runs)) + attempt.start_timeout_ms
+    late = phase is Phase.PENDING and accepted_ms is not None and now_ms > due_ms
+    lost = _ENDS[seen.broken] if seen.broken is not None and phase is Phase.RUNNING else None
     return Verdict(
         phase,
         accepted_ms,
         seen,
         runs,
-        abort=Cause.START_TIMEOUT if late else None,
+        abort=Cause.START_TIMEOUT if late else lost,
         converge=unsettled and not attempt.stop_cause and attempt.submit.state == "done",
         words=seen.reason,
     )

@@ -60,6 +60,7 @@ _EVENTS: Mapping[tuple[str, str], tuple[str, str]] = {
     ("job.running", ""): ("Every member runs on {cluster}", "good"),
     ("job.stopping", "cancelled"): ("Cancelled; being stopped on {cluster}", "warn"),
     ("job.stopping", "held"): ("Held; being stopped on {cluster}", "warn"),
+    ("job.stopping", "node_failure"): ("A node failed; being stopped", "bad"),
     ("job.stopping", "start_timeout"): ("Did not start whole in time; being stopped", "bad"),
     ("job.stopping", "resubmitted"): (
         "{user} starts it anew; first {cluster} has to end it",

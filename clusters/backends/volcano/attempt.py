@@ -14,13 +14,19 @@ from typing import Any
 
 from clusters.backends.volcano.nodes import RESOURCES
 from clusters.backends.volcano.quantities import asked
-from clusters.backends.volcano.translate import FENCE
+from clusters.backends.volcano.translate import FENCE, rank
 from clusters.core.observation import GangSeen, GangState, Run
 from kit.intervals import to_ms
 
 Json = Mapping[str, Any]
 
 VERSION, SAVED = "volcano.sh/job-version", "muster/checkpoint"
+STUCK_MS = 60_000
+# Reasons of a container that waits for an image that does not come.
+_NO_IMAGE = frozenset({
+    "ErrImageNeverPull", "ErrImagePull", "ImageInspectError", "ImagePullBackOff", "InvalidImageName",
+    "RegistryUnavailable",
+})  # fmt: skip
 _WAITS = {"", "Pending"}
 _LEAVES = {"Aborting", "Terminating", "Completing", "Restarting"}
 # Why a pod was taken off its node (condition DisruptionTarget), as the end of the attempt.
@@ -39,7 +45,8 @@ _CAUSES = (GangState.NODE_FAILED, GangState.PREEMPTED, GangState.TIMED_OUT, Gang
 class PodSeen:
     """One pod as it was last seen. Times in ms by the cluster's clock, None when not (yet) true.
 
-    `gone_ms` is when its object was seen to be gone. `cause` is why it ended badly, if it did.
+    `gone_ms` is when its object was seen to be gone; what `leaves` should be so by `due_ms`. `cause`
+    is why it ended badly, if it did.
     `saved` is the step that the pod's own annotation says to be saved, for `checkpoint_note`.
     """
 
@@ -52,6 +59,7 @@ class PodSeen:
     finished_ms: int | None = None
     gone_ms: int | None = None
     leaves: bool = False
+    due_ms: int | None = None
     exit_code: int | None = None
     cause: GangState | None = None
     words: str = ""
@@ -62,6 +70,15 @@ class PodSeen:
         """Whether it holds GPUs: bound to a node, not ended, not gone."""
         is_over = self.gone_ms is not None or self.phase in ("Succeeded", "Failed")
         return bool(self.node) and not is_over
+
+    @property
+    def lacks_image(self) -> bool:
+        """Whether it cannot start for want of its image."""
+        return self.words.partition(":")[0] in _NO_IMAGE
+
+    def is_stuck(self, now_ms: int) -> bool:
+        """Whether its node does not confirm that it ended, long after it should have."""
+        return self.holds and self.due_ms is not None and now_ms > self.due_ms + STUCK_MS
 
     def released_ms(self, ended_ms: int | None) -> int | None:
         """When it gave its GPUs back, as far as it is known yet.
@@ -107,6 +124,7 @@ def pod_seen(raw: Json, gone_ms: int | None = None) -> PodSeen:
         finished_ms=max(finished, default=None),
         gone_ms=gone_ms,
         leaves=bool(meta.get("deletionTimestamp")),
+        due_ms=moment(meta.get("deletionTimestamp")),
         exit_code=codes[0] if codes else (0 if ended else None),
         cause=cause,
         words=words,
@@ -151,13 +169,15 @@ def _waiting(status: Json, conditions: Mapping[str, Json]) -> str:
     return scheduled.get("message", "") if scheduled.get("status") == "False" else ""
 
 
-def attempt_seen(job: Json, group: Json | None, pods: Iterable[PodSeen]) -> GangSeen:
-    """The attempt. `pods` are all that were seen of it, also those that are gone.
+def attempt_seen(
+    job: Json, group: Json | None, pods: Iterable[PodSeen], now_ms: int = 0
+) -> GangSeen:
+    """The attempt, at `now_ms`. `pods` are all that were seen of it, also those that are gone.
 
     Pods of an older version of the job belong to an earlier run of the same attempt.
     """
     meta, status, spec = job["metadata"], job.get("status") or {}, job["spec"]
-    found = sorted(pods, key=lambda pod: pod.name)
+    found = sorted(pods, key=lambda pod: rank(pod.name))
     newest = max((pod.version for pod in found), default=0)
     now = [pod for pod in found if pod.version == newest]
     wanted = sum(task.get("replicas", 1) for task in spec["tasks"])
@@ -184,8 +204,21 @@ def attempt_seen(job: Json, group: Json | None, pods: Iterable[PodSeen]) -> Gang
         exit_code=bad[0].exit_code if bad else (0 if state is GangState.SUCCEEDED else None),
         runs=runs,
         pinned=pinned,
+        broken=_broken(state, now, now_ms),
         comment=_note(now),
     )
+
+
+def _broken(state: GangState, pods: Sequence[PodSeen], now_ms: int) -> GangState | None:
+    """How a gang will end that has lost a pod and that nobody there will end.
+
+    A node does not confirm that its pod ended, or the controllers were away when one failed, so that
+    no policy acted on it (volcano-observed 0.2, 0.3).
+    """
+    if any(pod.is_stuck(now_ms) for pod in pods):
+        return GangState.NODE_FAILED
+    lost = {pod.cause for pod in pods} if state is GangState.RUNNING else set()
+    return next((cause for cause in _CAUSES if cause in lost), None)
 
 
 def _note(pods: Sequence[PodSeen]) -> str:
@@ -224,9 +257,11 @@ def _alive(
     if running and len(running) + done >= wanted:
         return GangState.RUNNING, ""
     if holding:
-        late = next((pod for pod in holding if pod not in running), holding[0])
-        words = f"{late.name} on {late.node}: {late.words or late.phase}"
-        return GangState.STARTING, f"{len(running)} of {wanted} pods run; {words}"
+        late = [pod for pod in holding if pod not in running] or holding
+        worst = min(late, key=lambda pod: (not pod.lacks_image, not pod.words))
+        words = f"{worst.name} on {worst.node}: {worst.words or worst.phase}"
+        code = "image_unavailable: " if worst.lacks_image else ""
+        return GangState.STARTING, f"{code}{len(running)} of {wanted} pods run; {words}"
     if phase == "Running":
         return GangState.ENDING, "none of its pods runs"
     return GangState.PENDING, _group_words(group)

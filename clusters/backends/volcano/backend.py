@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clusters.backends.volcano.client import KubernetesClient, path_of
+from clusters.backends.volcano.dead import stranded
 from clusters.backends.volcano.errors import EXISTS, GONE
 from clusters.backends.volcano.probe import probe, unreached
 from clusters.backends.volcano.reading import Lists, Pods, observation
@@ -25,8 +26,9 @@ Json = dict[str, Any]
 CORE, BATCH, BUS = "api/v1", "apis/batch.volcano.sh/v1alpha1", "apis/bus.volcano.sh/v1alpha1"
 SCHEDULING, TOPOLOGY = "apis/scheduling.volcano.sh/v1beta1", "apis/topology.volcano.sh/v1alpha1"
 _OVER = {"Aborted", "Completed", "Failed", "Terminated"}
+_LEAVES = {"Aborting", "Terminating", "Completing", "Restarting", "Failed"}
 # Of the first pods so many lines each: enough to see why a gang failed, little enough to show.
-MOST_LOGS, LOG_LINES = 8, "200"
+MOST_LOGS, LOG_LINES, LOG_BYTES = 8, "200", str(64 << 10)
 SIGNAL = "muster/signal"
 # What was seen of pods, by cluster: a backend is made for each task, and a killed pod leaves nothing.
 _PODS: dict[tuple[str, str], Pods] = {}
@@ -108,6 +110,8 @@ class VolcanoBackend:
             self._client.create(path, job, dryRun="All")  # the webhooks' word, before anything is
             return self._client.create(path, job)
         except BackendRejectedError as error:
+            if error.code != EXISTS and gang.queue and self._is_shut(gang.queue):
+                raise BackendRejectedError(error.words, code="queue_closed") from error
             if error.code != EXISTS:
                 raise
             found = self._find(gang.fence, gang.account)
@@ -115,16 +119,27 @@ class VolcanoBackend:
             raise BackendAmbiguousError("it was there, and is gone", code=GONE)
         return found
 
+    def _is_shut(self, queue: str) -> bool:
+        """Whether the queue is there and takes no jobs: it was closed after the job was bound."""
+        path = path_of(SCHEDULING, "queues")
+        found = self._client.items(path, fieldSelector=f"metadata.name={queue}")
+        states = [(one.get("status") or {}).get("state") for one in found]
+        return any(state and state != "Open" for state in states)
+
     def cancel(self, fence: str, account: str) -> None:
         """Abort the attempt's job; what is over, absent or not ours is left alone.
 
         A Command is gone before it is carried out, so that only the job's phase tells: who asks again
-        until the phase shows it, loses nothing (volcano-observed 6).
+        until the phase shows it, loses nothing (volcano-observed 6). Asked again while it leaves, its
+        pods on nodes that are known dead are taken away: nobody else would (`dead`).
         """
         job = self._find(fence, account)
         if job is None or not self._is_ours(job, fence):
             return
-        if ((job.get("status") or {}).get("state") or {}).get("phase") in _OVER:
+        phase = ((job.get("status") or {}).get("state") or {}).get("phase")
+        if phase in _LEAVES:
+            self._release(fence, account)
+        if phase in _OVER or phase == "Aborting":
             return
         target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": fence}
         target["uid"] = job["metadata"]["uid"]
@@ -137,6 +152,22 @@ class VolcanoBackend:
             "reason": "Muster",
         }
         self._client.create(path_of(BUS, "commands", account), body)
+
+    def _release(self, fence: str, account: str) -> None:
+        """Take away the pods that leave and whose node is dead, so that their job can end."""
+        pods, now_ms = self._pods(account, fence), self._client.date_ms
+        for pod in stranded(pods, self._node, now_ms or 0):
+            meta = pod["metadata"]
+            try:
+                self._client.remove(path_of(CORE, "pods", account, meta["name"]), meta["uid"])
+            except BackendRejectedError as error:
+                if error.code != GONE:
+                    raise
+
+    def _node(self, name: str) -> Json | None:
+        """One node, by the right to list them."""
+        found = self._client.items(path_of(CORE, "nodes"), fieldSelector=f"metadata.name={name}")
+        return found[0] if found else None
 
     def signal(self, fence: str, account: str, name: str) -> None:
         """Write the signal on the attempt's pods: nothing of ours enters a container.
@@ -164,7 +195,8 @@ class VolcanoBackend:
             for pod in sorted(self._pods(space, fence), key=_rank)[:MOST_LOGS]:
                 name = pod["metadata"]["name"]
                 path = f"{path_of(CORE, 'pods', space, name)}/log"
-                told.append(f"==> {name} <==\n{self._client.text(path, tailLines=LOG_LINES)}")
+                end = self._client.text(path, tailLines=LOG_LINES, limitBytes=LOG_BYTES)
+                told.append(f"==> {name} <==\n{end}")
         return "\n".join(told)
 
     def limits(self) -> LimitsSeen:

@@ -23,17 +23,42 @@ GONE, CONFLICT, EXISTS, EXPIRED, FORBIDDEN = (
 _LATER = {401: "unauthorized", 429: "too_many_requests", 503: "not_ready"}
 # Nobody knows what became of a write: a webhook that failed, a time-out behind the server.
 _DOUBTFUL = (500, 502, 504)
+# Of which field of a job `translate` makes what, the longer ones first.
+_ONE = "containers[0]."
+_OURS = (
+    (_ONE + "image", "/run/image"),
+    (_ONE + "command", "/run/command"),
+    (_ONE + "args", "/run/args"),
+    (_ONE + "envFrom", "/run/secrets"),
+    (_ONE + "env", "/environment"),
+    (_ONE + "workingDir", "/run/workdir"),
+    (_ONE + "volumeMounts", "/run/volumes"),
+    (_ONE + "resources", "/gang"),
+    ("hostNetwork", "/run/host_network"),
+    ("serviceAccountName", "/run/service_account"),
+    ("imagePullSecrets", "/run/image_pull_secrets"),
+    ("runtimeClassName", "/run/runtime_class"),
+    ("volumes", "/run/volumes"),
+    ("activeDeadlineSeconds", "/time_limit"),
+    ("terminationGracePeriodSeconds", "/checkpoint/grace"),
+    ("minAvailable", "/gang/nodes"),
+    ("replicas", "/gang/nodes"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reply that is no success: HTTP code, and of its Status object reason, words and causes."""
+    """A reply that is no success: HTTP code, and of its Status object reason, words and causes.
+
+    `fields` are the places in the object that was sent to which the causes belong.
+    """
 
     code: int
     reason: str
     words: str
     causes: tuple[str, ...] = ()
     retry_after_s: float | None = None
+    fields: tuple[str, ...] = ()
 
 
 def refusal(code: int, body: object, retry_after: str | None = None) -> Refusal:
@@ -50,6 +75,7 @@ def refusal(code: int, body: object, retry_after: str | None = None) -> Refusal:
         str(status.get("message") or f"HTTP {code}"),
         tuple(str(one["reason"]) for one in causes if one.get("reason")),
         float(wait_s) if wait_s > 0 else None,
+        tuple(str(one["field"]) for one in causes if one.get("field")),
     )
 
 
@@ -57,7 +83,8 @@ def error_of(told: Refusal, *, is_write: bool) -> BackendError:
     """The protocol's error.
 
     A right that is missing (403) counts as unavailable only where the caller has asked the server
-    whether it is ours that is missing: a webhook may refuse a job with the same code.
+    whether it is ours that is missing: a webhook may refuse a job with the same code. What the
+    server holds against a field of the job is told with the field of ours that it was made of.
     """
     if told.code in _LATER:
         return BackendUnavailableError(
@@ -69,7 +96,21 @@ def error_of(told: Refusal, *, is_write: bool) -> BackendError:
         return BackendUnavailableError(told.words, code=told.reason or str(told.code))
     if told.reason in (EXPIRED, CONFLICT) or told.code == 410:
         return BackendUnavailableError(told.words, code=told.reason or EXPIRED)
-    return BackendRejectedError(told.words, code=told.reason or str(told.code))
+    if (
+        told.code == 404 and not told.reason
+    ):  # it does not know the kind: Volcano is not there, or not yet
+        return BackendUnavailableError(told.words, code="not_served")
+    ours = dict.fromkeys(filter(None, map(our_field, told.fields)))
+    words = f"{told.words} ({', '.join(ours)})" if ours else told.words
+    return BackendRejectedError(words, code=told.reason or str(told.code))
+
+
+def our_field(field: str) -> str:
+    """The field of a job's spec from which Muster made a place in the vcjob; "" = from none."""
+    place = field.removeprefix("spec.").rpartition("template.spec.")[2]
+    if place.startswith("tasks["):
+        place = place.partition("].")[2]
+    return next((ours for theirs, ours in _OURS if place.startswith(theirs)), "")
 
 
 def _seconds(text: str | None) -> float:

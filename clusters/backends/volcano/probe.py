@@ -4,15 +4,14 @@ Rights are asked of the server itself, one by one (SelfSubjectAccessReview), whi
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from clusters.backends.volcano.client import KubernetesClient
 from clusters.backends.volcano.errors import FORBIDDEN
+from clusters.backends.volcano.rights import REVIEWS, Right, is_allowed, review
 from clusters.core.backend import BackendError, Finding, ProbeReport
 from clusters.core.observation import NodeSeen, Observation, clock_skew_ms
 
 MAX_SKEW_MS = 5_000
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _BATCH, _BUS = "batch.volcano.sh", "bus.volcano.sh"
 _SCHEDULING, _TOPOLOGY = "scheduling.volcano.sh", "topology.volcano.sh"
 # What has to be defined there, in the version that we speak.
@@ -24,16 +23,6 @@ _FIXES = {
     "unauthorized": "give a token that is valid (kubectl create token muster -n muster)",
     FORBIDDEN: "kubectl apply -f deploy/member/volcano/cluster.yaml",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Right:
-    """A verb on a resource (`pods/log`), in each namespace of ours or in the whole cluster."""
-
-    group: str
-    resource: str
-    verb: str
-    in_namespace: bool = True
 
 
 # What nothing goes without, in the order of deploy/member/volcano/.
@@ -128,17 +117,8 @@ def _rights(client: KubernetesClient, namespaces: Sequence[str]) -> Iterator[Fin
 
 def _lacks(client: KubernetesClient, right: Right, namespaces: Sequence[str]) -> Iterator[str]:
     """Where the right is missing, in words."""
-    resource, _, part = right.resource.partition("/")
     for space in namespaces if right.in_namespace else ("",):
-        asked = {
-            "group": right.group,
-            "resource": resource,
-            "subresource": part,
-            "verb": right.verb,
-        }
-        body = {"spec": {"resourceAttributes": {**asked, "namespace": space}}}
-        answer = client.create(REVIEWS, body)
-        if not (answer.get("status") or {}).get("allowed"):
+        if not is_allowed(client.create(REVIEWS, review(right, space))):
             where = f" in {space}" if space else ""
             yield f"{right.verb} {right.resource}{where}"
 

@@ -81,11 +81,11 @@ def observation(
         nodes=tuple(_nodes(lists, names, options)),
         queues=queues,
         reservations=(),
-        gangs=tuple(_attempt(job, groups, by_fence) for job in ours),
+        gangs=tuple(_attempt(job, groups, by_fence, cluster_ms) for job in ours),
         foreign=foreign_load(pod for pod in lists.pods if not _is_ours(pod, mark)),
         accounting_answered=True,
         namesakes=tuple(
-            _attempt(job, groups, {})
+            _attempt(job, groups, {}, cluster_ms)
             for job in others
             if job["metadata"]["name"].startswith("mst-") and not _is_over(job)
         ),
@@ -115,10 +115,13 @@ def _groups(groups: Iterable[Json]) -> Mapping[str, Json]:
 
 
 def _attempt(
-    job: Json, groups: Mapping[str, Json], by_fence: Mapping[str, Sequence[PodSeen]]
+    job: Json,
+    groups: Mapping[str, Json],
+    by_fence: Mapping[str, Sequence[PodSeen]],
+    now_ms: int,
 ) -> GangSeen:
     meta = job["metadata"]
-    return attempt_seen(job, groups.get(meta["uid"]), by_fence.get(meta["name"], ()))
+    return attempt_seen(job, groups.get(meta["uid"]), by_fence.get(meta["name"], ()), now_ms)
 
 
 def _nodes(lists: Lists, queues: tuple[str, ...], options: Mapping[str, str]) -> Iterator[NodeSeen]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clusters.backends.volcano.errors import error_of, refusal
+from clusters.backends.volcano.errors import error_of, our_field, refusal
 from clusters.core.backend import (
     BackendAmbiguousError,
     BackendError,
@@ -46,6 +46,8 @@ CASES: dict[str, tuple[dict[str, Any], bool, type[BackendError], str]] = {
                        "unauthorized"),
     "21 a right is missing": (status(403, "Forbidden", RIGHT), False, BackendRejectedError,
                               "Forbidden"),
+    "a group that is not served": (status(404, "", "404 page not found"), False,
+                                   BackendUnavailableError, "not_served"),
     "23 no such namespace": (status(404, "NotFound", 'namespaces "x" not found'), True,
                              BackendRejectedError, "NotFound"),
 }  # fmt: skip
@@ -71,6 +73,34 @@ def test_how_long_to_wait_is_told_in_the_body_or_in_the_header() -> None:
 def test_causes_are_told_apart() -> None:
     body = status(403, "Forbidden", GOING, causes=[{"reason": "NamespaceTerminating"}, "odd"])
     assert refusal(403, body).causes == ("NamespaceTerminating",)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("spec.tasks[0].template.spec.containers[0].image", "/run/image"),
+        ("spec.tasks[63].template.spec.containers[0].env[3].value", "/environment"),
+        ("spec.tasks[0].template.spec.containers[0].envFrom[0].secretRef", "/run/secrets"),
+        ("spec.tasks[0].template.spec.containers[0].resources.limits[rdma/hca]", "/gang"),
+        ("spec.tasks[0].template.spec.activeDeadlineSeconds", "/time_limit"),
+        ("spec.tasks[0].replicas", "/gang/nodes"),
+        ("spec.minAvailable", "/gang/nodes"),
+        ("spec.tasks[0].template.metadata.labels", ""),
+        ("metadata.name", ""),
+        ("spec.queue", ""),
+        ("", ""),
+    ],
+)
+def test_a_place_in_the_vcjob_is_a_field_of_the_job(theirs: str, ours: str) -> None:
+    assert our_field(theirs) == ours
+
+
+def test_a_refusal_is_told_in_the_clusters_words_with_our_field_beside_it() -> None:
+    place = "spec.tasks[0].template.spec.containers[0].image"
+    words = f"Job is invalid: {place}: Too long"
+    causes = [{"reason": "FieldValueTooLong", "message": "Too long", "field": place}] * 2
+    told = error_of(refusal(422, status(422, "Invalid", words, causes=causes)), is_write=True)
+    assert told.words == f"{words} (/run/image)"
 
 
 @settings(max_examples=500)
