@@ -148,7 +148,7 @@ def why(job: Job, attempt: Attempt | None) -> Why:
         reason = limit_reason(attempt, job.tenant.path)
         return Why(f"{reason['message']} {reason['fix']['description']}")
     if attempt and attempt.backend_reason and state is JobState.PENDING:
-        words += f" It says: {attempt.backend_reason}."
+        words += f" It says: {attempt.backend_reason.rstrip('.')}."
     if state is JobState.UNKNOWN:
         words = _explained(attempt) or words
     return Why(words)
@@ -205,9 +205,7 @@ def _detail(event: Event, text: str) -> str:
     if words := event.data.get("words"):
         parts.append(f"The cluster says: {words}")
     if event.kind == "job.checkpointed":
-        said = (
-            "It says so in its Slurm comment" if event.cause == "comment" else "It says so itself"
-        )
+        said = "It says so on its cluster" if event.cause == "comment" else "It says so itself"
         parts.append(f"{said}: {path}" if (path := event.data.get("path")) else said)
     nodes = event.data.get("nodes")
     if isinstance(nodes, list) and nodes:

@@ -41,7 +41,7 @@ def test_the_page_says_what_is_saved_and_how_it_is_asked(
     assert f"Saved step 1200, attempt {attempt.number}" in page
     assert "It says so itself: /lustre/&lt;run&gt;/1200" in page
     assert f"Saved step 1800, attempt {attempt.number}" in page
-    assert "It says so in its Slurm comment" in page
+    assert "It says so on its cluster" in page
 
 
 def test_the_button_has_it_save(mia: Client, running: Job) -> None:

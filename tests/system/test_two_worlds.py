@@ -36,6 +36,10 @@ def image(seconds: float = 2, exit_code: int = 0) -> dict[str, Any]:
     return {"image": "trainer:1", "command": ["sh", "-c", f"sleep {seconds}\nexit {exit_code}"]}
 
 
+# Containers get this long to end; played ones take all of it.
+BRIEF: dict[str, Any] = {"checkpoint": {"signal": "USR1", "grace": 1}}
+
+
 def cluster_of(job: Job) -> str:
     return str(Attempt.objects.filter(job=job).latest("number").cluster.name)
 
@@ -73,7 +77,7 @@ def test_a_container_that_fails_fails_the_job_with_its_exit_code(world: World) -
 
 
 def test_a_running_gang_is_cancelled_on_volcano(world: World) -> None:
-    job = world.until(world.submit(nodes=2, run=image(600)), "running")
+    job = world.until(world.submit(nodes=2, run=image(600), **BRIEF), "running")
     cancel_job(user=world.user, job_id=job.uuid, now=utc_now())
     world.until(job, "cancelled")
     assert UsageInterval.objects.get(job_id=job.uuid).ended_ms is not None
@@ -81,15 +85,15 @@ def test_a_running_gang_is_cancelled_on_volcano(world: World) -> None:
 
 def test_what_comes_as_both_goes_to_the_other_world_when_one_drains(world: World) -> None:
     both = {**image(600), "script": "#!/bin/bash\nsleep 600\n"}
-    first = world.until(world.submit(nodes=8, run=both), "running")
-    waits = world.submit(nodes=8, run=both)
+    first = world.until(world.submit(nodes=8, run=both, **BRIEF), "running")
+    waits = world.submit(nodes=8, run=both, **BRIEF)
     there = cluster_of(first)
     world.until(waits, "running")
     other = cluster_of(waits)
     assert {there, other} == {"aurora", "delta"}
     cluster = Cluster.objects.get(name=there)
     set_state(actor=None, cluster=cluster, state=Cluster.State.DRAINING, now=utc_now())
-    third = world.submit(nodes=8, run=both)
+    third = world.submit(nodes=8, run=both, **BRIEF)
     world.turn()
     third.refresh_from_db()
     assert {(one["cluster"], one["code"]) for one in third.reasons} == {
