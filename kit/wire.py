@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from socket import socket
+from tempfile import NamedTemporaryFile
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -68,9 +69,23 @@ class Wire(Protocol):
 class KeptWire:
     """Plain HTTP/1.1 with connections kept between exchanges."""
 
-    def __init__(self, endpoint: str, connect_s: float, authority: str = "") -> None:
-        """`authority` is the one to trust (PEM), "" = the public ones and this machine's."""
+    def __init__(
+        self,
+        endpoint: str,
+        connect_s: float,
+        authority: str = "",
+        *,
+        identity: str = "",
+        server_name: str = "",
+    ) -> None:
+        """`authority` is the one to trust (PEM), "" = the public ones and this machine's.
+
+        `identity` are the certificates and the key to be known by (PEM), "" = none; `server_name` is
+        the name that the server's certificate bears, "" = the host's.
+        """
         self._authority = authority
+        self._identity = identity
+        self._server_name = server_name
         self._url = urlsplit(endpoint)
         self._base = self._url.path.rstrip("/")
         self._connect_s = connect_s
@@ -125,6 +140,8 @@ class KeptWire:
         host, port = self._url.hostname or "", self._url.port
         if self._url.scheme != "https":
             return HTTPConnection(host, port, timeout=self._connect_s)
+        if self._server_name:
+            return _NamedConnection(host, port, self._connect_s, self._trust, self._server_name)
         return HTTPSConnection(host, port, timeout=self._connect_s, context=self._trust)
 
     @cached_property
@@ -133,9 +150,12 @@ class KeptWire:
         of SSL_CERT_FILE.
         """
         if self._authority:
-            return ssl.create_default_context(cadata=self._authority)
-        context = httpx.create_ssl_context(trust_env=False)
-        context.load_default_certs()
+            context = ssl.create_default_context(cadata=self._authority)
+        else:
+            context = httpx.create_ssl_context(trust_env=False)
+            context.load_default_certs()
+        if self._identity:
+            _show(context, self._identity)
         return context
 
     def _over(
@@ -156,6 +176,29 @@ class KeptWire:
             chunks.append(response.read(len(ahead) or None))  # the end: raises where more was due
         headers = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, headers, b"".join(chunks)), not response.will_close
+
+
+class _NamedConnection(HTTPSConnection):
+    """To a host whose certificate bears another name."""
+
+    def __init__(
+        self, host: str, port: int | None, timeout: float, context: ssl.SSLContext, name: str
+    ) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._trust, self._name = context, name
+
+    def connect(self) -> None:
+        """The connection, and who answers there."""
+        HTTPConnection.connect(self)
+        self.sock = self._trust.wrap_socket(self.sock, server_hostname=self._name)
+
+
+def _show(context: ssl.SSLContext, identity: str) -> None:
+    """Certificates and key to be known by; the standard library reads them from a file only."""
+    with NamedTemporaryFile("w", suffix=".pem") as file:  # for this account alone, and gone at once
+        file.write(identity)
+        file.flush()
+        context.load_cert_chain(file.name)
 
 
 def _limit(sock: socket, deadline: float) -> None:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
-from clusters.backends import BACKENDS
+from clusters.backends import BACKENDS, secret_fault
 from clusters.core import configuration as rules
 from clusters.core.options import option_problems
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Flavor
@@ -61,14 +61,17 @@ def cluster_problems(
     """Everything wrong with a new cluster; `configured` has every name of CONFIGURED."""
     yield from rules.cluster_name_problems("/name", name)
     yield from _configuration_problems(configured)
-    yield from secret_problems(secret)
+    yield from secret_problems(secret, configured["backend"], configured["endpoint"])
 
 
-def secret_problems(secret: bytes) -> Iterator[FieldProblem]:
+def secret_problems(secret: bytes, backend: str, endpoint: str) -> Iterator[FieldProblem]:
+    """What is wrong with the secret of a cluster of this backend; it is never repeated."""
     if not 0 < len(secret) <= LONGEST_SECRET:
         yield FieldProblem(
             "/secret", "invalid_secret", f"Give the cluster's key: 1 to {LONGEST_SECRET} bytes."
         )
+    elif backend in BACKENDS and (fault := secret_fault(backend, secret, str(endpoint))):
+        yield FieldProblem("/secret", "invalid_secret", f"{fault[0].upper()}{fault[1:]}.")
 
 
 @transaction.atomic
@@ -179,10 +182,10 @@ def set_secret(*, actor: User | None, cluster: Cluster, secret: bytes, now: date
     The audit entry says that it was done, and no more.
 
     Raises:
-        InvalidContentError: the secret is empty or too long.
+        InvalidContentError: the secret is empty, too long, or not of the backend's form.
         NotFoundError: it left since the caller looked.
     """
-    refuse(secret_problems(secret))
+    refuse(secret_problems(secret, cluster.backend, cluster.endpoint))
     locked_member(cluster)
     cipher = encrypt(secret, settings.ENVIRONMENT.encryption_keys)
     Cluster.objects.filter(pk=cluster.pk).update(secret=cipher, revision=F("revision") + 1)

@@ -48,10 +48,10 @@ def rotate_credentials(
     jobs do not notice. `force` swaps untried, for a cluster that cannot be reached now.
 
     Raises:
-        InvalidContentError: the secret is empty or too long.
+        InvalidContentError: the secret is empty, too long, or not of the backend's form.
         ProbeFailedError: the cluster does not answer to the new secret; nothing was changed.
     """
-    refuse(secret_problems(secret))
+    refuse(secret_problems(secret, cluster.backend, cluster.endpoint))
     if force:
         set_secret(actor=actor, cluster=cluster, secret=secret, now=now)
         return {}

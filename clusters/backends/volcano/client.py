@@ -1,4 +1,4 @@
-"""The HTTP side: a bearer token, deadlines, pages, and replies turned into the protocol's errors.
+"""The HTTP side: credentials, deadlines, pages, and replies turned into the protocol's errors.
 
 Raw JSON over the connections that Slurm's backend uses, too: lists of thousands of objects are read
 as plain dictionaries, of which a model of each would cost many times as much.
@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import msgspec
 
+from clusters.backends.volcano.credentials import Credentials, CredentialsError, credentials_of
 from clusters.backends.volcano.errors import EXPIRED, FORBIDDEN, error_of, refusal
 from clusters.backends.volcano.rights import REVIEWS, is_allowed, review, right_of
 from clusters.core.backend import (
@@ -39,7 +40,7 @@ _DECODE = msgspec.json.Decoder()
 class KubernetesClient:
     """Calls to one API server. Safe to share between threads.
 
-    The connection's secret is a bearer token. Options: `authority` (PEM of the one that signed the
+    The connection's secret is as in `credentials`. Options: `authority` (PEM of the one that signed the
     server's certificate), `timeout_s` (whole call, default 20), `connect_timeout_s` (3).
     """
 
@@ -56,11 +57,30 @@ class KubernetesClient:
         return float(self.connection.options.get("timeout_s", "20"))
 
     @cached_property
+    def _credentials(self) -> Credentials:
+        """Who we are there.
+
+        Raises:
+            BackendUnavailableError: what is in the secret cannot be used; the words name the field.
+        """
+        try:
+            return credentials_of(self.connection.secret, self.connection.endpoint)
+        except CredentialsError as error:
+            raise BackendUnavailableError(str(error), code="credentials") from error
+
+    @cached_property
     def _wire(self) -> Wire:
         options, endpoint = self.connection.options, self.connection.endpoint
         connect_s = float(options.get("connect_timeout_s", "3"))
+        known = self._credentials
         wire: Wire = (
-            KeptWire(endpoint, connect_s, options.get("authority", ""))
+            KeptWire(
+                endpoint,
+                connect_s,
+                options.get("authority", "") or known.authority,
+                identity=known.identity,
+                server_name=known.server_name,
+            )
             if self._transport is None
             else HttpxWire(endpoint, connect_s, self._transport)
         )
@@ -155,8 +175,9 @@ class KubernetesClient:
         body: Mapping[str, Any] | None,
         kind: str,
     ) -> Answer:
-        token = self.connection.secret.decode("ascii", "replace").strip()
-        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, */*"}
+        headers = {"Accept": "application/json, */*"}
+        if self._credentials.token:
+            headers["Authorization"] = f"Bearer {self._credentials.token}"
         content = None
         if body is not None:
             headers["Content-Type"] = kind

@@ -21,6 +21,7 @@ DEFINED = (
 _FIXES = {
     "unreachable": "correct the address, or allow this host to reach it",
     "unauthorized": "give a token that is valid (kubectl create token muster -n muster)",
+    "credentials": "give a token, a kubeconfig, or a certificate with its key, as the words ask for",
     FORBIDDEN: "kubectl apply -f deploy/member/volcano/cluster.yaml",
 }
 

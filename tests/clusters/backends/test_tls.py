@@ -60,10 +60,16 @@ def make_certificates(directory: Path, host: str, life: timedelta = DAY) -> Path
 
 
 @contextmanager
-def serving(directory: Path, serve: Serve) -> Iterator[str]:
-    """A TLS server on `localhost` that treats one connection so, if it gets that far."""
+def serving(directory: Path, serve: Serve, trusted: Path | None = None) -> Iterator[str]:
+    """A TLS server on `localhost` that treats one connection so, if it gets that far.
+
+    With an authority to be `trusted` it asks for a certificate.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(directory / "server.pem")
+    if trusted is not None:
+        context.load_verify_locations(trusted)
+        context.verify_mode = ssl.CERT_REQUIRED
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def run() -> None:
