@@ -17,8 +17,9 @@ import pytest
 from clusters import backends
 from clusters.backends.slurm.backend import SlurmBackend
 from clusters.backends.slurm.client import SlurmClient, forget_versions
-from clusters.backends.volcano.backend import VolcanoBackend, forget_pods
+from clusters.backends.volcano.backend import VolcanoBackend
 from clusters.backends.volcano.client import KubernetesClient
+from clusters.backends.volcano.warm import forget
 from clusters.core.backend import Backend, Connection
 from clusters.services import deliver
 from kit.ids import is_fence
@@ -338,7 +339,7 @@ def laboratory(points: Points, directory: Path, *, has_pods: bool = False) -> It
     patch.setattr(deliver, "wait", wait)
     _current = made
     forget_versions()
-    forget_pods()
+    forget()
     try:
         yield made
     finally:

@@ -7,8 +7,8 @@ from clusters.backends.volcano.client import KubernetesClient, path_of
 from clusters.backends.volcano.dead import stranded
 from clusters.backends.volcano.errors import EXISTS, GONE
 from clusters.backends.volcano.probe import probe, unreached
-from clusters.backends.volcano.reading import Lists, Pods, observation
 from clusters.backends.volcano.translate import FENCE, MARK, owner_mark, vcjob
+from clusters.backends.volcano.warm import warm
 from clusters.core.backend import (
     NOT_RUNNING,
     BackendAmbiguousError,
@@ -30,13 +30,6 @@ _LEAVES = {"Aborting", "Terminating", "Completing", "Restarting", "Failed"}
 # Of the first pods so many lines each: enough to see why a gang failed, little enough to show.
 MOST_LOGS, LOG_LINES, LOG_BYTES = 8, "200", str(64 << 10)
 SIGNAL = "muster/signal"
-# What was seen of pods, by cluster: a backend is made for each task, and a killed pod leaves nothing.
-_PODS: dict[tuple[str, str], Pods] = {}
-
-
-def forget_pods() -> None:
-    """As a process that begins: what pods of ours did until now is not known."""
-    _PODS.clear()
 
 
 class VolcanoBackend:
@@ -56,22 +49,22 @@ class VolcanoBackend:
     def observe(
         self, now_ms: int, fences: Sequence[str], since_ms: int | None = None
     ) -> Observation:
-        """Everything by lists in pages. `fences` and `since_ms` need no look-up of their own: a job
-        stays in the list until it is deleted.
+        """Everything, by lists or by what changed since (`warm`). `fences` and `since_ms` need no
+        look-up of their own: a job stays there until it is deleted.
         """
-        client = self._client
-        lists = Lists(
-            nodes=client.items(path_of(CORE, "nodes")),
-            hypernodes=self._hypernodes(),
-            queues=client.items(path_of(SCHEDULING, "queues")),
-            jobs=self._everywhere(BATCH, "jobs"),
-            groups=self._everywhere(SCHEDULING, "podgroups"),
-            pods=client.items(path_of(CORE, "pods")),
-        )
-        connection = client.connection
-        pods = _PODS.setdefault((connection.name, connection.endpoint), Pods())
-        cluster_ms = now_ms if client.date_ms is None else client.date_ms
-        return observation(lists, pods, self._options, begun_ms=now_ms, cluster_ms=cluster_ms)
+        return warm(self._client).observe(self._client, self._where(), now_ms)
+
+    def _where(self) -> dict[str, list[str]]:
+        """The paths of all that is observed, by kind."""
+        spaces = self._namespaces
+        return {
+            "nodes": [path_of(CORE, "nodes")],
+            "hypernodes": [path_of(TOPOLOGY, "hypernodes")],
+            "queues": [path_of(SCHEDULING, "queues")],
+            "jobs": [path_of(BATCH, "jobs", space) for space in spaces],
+            "podgroups": [path_of(SCHEDULING, "podgroups", space) for space in spaces],
+            "pods": [path_of(CORE, "pods")],
+        }
 
     def probe(self, now_ms: int) -> ProbeReport:
         """What this cluster can do for us, each gap with its fix; see `probe.probe`."""
@@ -234,22 +227,6 @@ class VolcanoBackend:
             "spec": {"unschedulable": is_shut or None},
         }
         self._client.merge(path_of(CORE, "nodes", name=node), body)
-
-    def _everywhere(self, group: str, kind: str) -> list[Json]:
-        """A kind's objects in all namespaces where jobs of ours may be."""
-        found: list[Json] = []
-        for space in self._namespaces:
-            found += self._client.items(path_of(group, kind, space))
-        return found
-
-    def _hypernodes(self) -> list[Json]:
-        """The HyperNodes; a cluster without their definition has no topology."""
-        try:
-            return self._client.items(path_of(TOPOLOGY, "hypernodes"))
-        except BackendError as error:
-            if error.code != GONE:
-                raise
-            return []
 
     def _find(self, fence: str, account: str) -> Json | None:
         try:

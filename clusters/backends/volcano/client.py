@@ -6,10 +6,10 @@ as plain dictionaries, of which a model of each would cost many times as much.
 
 import json
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import mktime_tz, parsedate_tz
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -30,8 +30,10 @@ from kit.gate import GateShutError
 from kit.wire import Answer, HttpxWire, KeptWire, Request, Wire, WireError
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 PAGE = 500
+WATCH_S = 1
 _TRIES = 3  # of a list whose pages expired: the server keeps a version for five minutes
 _MERGE = "application/merge-patch+json"
 _DECODE = msgspec.json.Decoder()
@@ -49,6 +51,8 @@ class KubernetesClient:
     ) -> None:
         self.connection = connection
         self._transport = transport
+        # a cluster in the same process, with a time of its own: one call after another
+        self.is_played = transport is not None
         self.date_ms: int | None = None  # the server's clock in its last answer, whole seconds
 
     @cached_property
@@ -119,25 +123,54 @@ class KubernetesClient:
         return self._call("DELETE", path, {}, body)
 
     def items(self, path: str, **query: str) -> list[Json]:
-        """Everything in a list, in pages of one version; begun anew where the pages expired."""
+        """Everything in a list."""
+        return self.listing(path, lambda thing: thing, **query)[0]
+
+    def listing(self, path: str, read: Callable[[Json], T], **query: str) -> tuple[list[T], str]:
+        """What `read` makes of each object of a list, and the list's version.
+
+        In pages of one version, each forgotten once it is read; begun anew where the pages expired.
+        """
         for left in reversed(range(_TRIES)):
             try:
-                return self._pages(path, query)
+                return self._pages(path, read, query)
             except BackendUnavailableError as error:
                 if error.code != EXPIRED or not left:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def _pages(self, path: str, query: Mapping[str, str]) -> list[Json]:
-        found: list[Json] = []
-        after = ""
+    def version(self, path: str) -> str:
+        """The version that a list would be of now."""
+        page = self._call("GET", path, {"limit": "1"})
+        return str((page.get("metadata") or {}).get("resourceVersion") or "")
+
+    def changes(self, path: str, version: str) -> Iterator[tuple[str, Json]]:
+        """What was written since a version of a list and within `WATCH_S`: (type, object) each.
+
+        Raises:
+            BackendError: it cannot be told, or what was told was cut short.
+        """
+        query = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true"}
+        query["timeoutSeconds"] = str(WATCH_S)
+        answer = self._exchange("GET", path, query, None, "application/json")
+        if answer.status >= 400:
+            self._checked("GET", path, answer)
+        return map(_event, filter(None, answer.content.split(b"\n")))
+
+    def _pages(
+        self, path: str, read: Callable[[Json], T], query: Mapping[str, str]
+    ) -> tuple[list[T], str]:
+        found: list[T] = []
+        after = version = ""
         while True:
             more = {"continue": after} if after else {}
             page = self._call("GET", path, {**query, "limit": str(PAGE), **more})
-            found += page.get("items") or []
-            after = (page.get("metadata") or {}).get("continue") or ""
+            found += map(read, page.get("items") or ())
+            meta = page.get("metadata") or {}
+            version = version or str(meta.get("resourceVersion") or "")
+            after = meta.get("continue") or ""
             if not after:
-                return found
+                return found, version
 
     def _call(
         self,
@@ -195,6 +228,16 @@ class KubernetesClient:
             raise lost(str(error), was_sent=error.was_sent, is_write=is_write) from error
         self.date_ms = _date_ms(answer)
         return answer
+
+
+def _event(line: bytes) -> tuple[str, Json]:
+    try:
+        event = _DECODE.decode(line)
+        kind, thing = event["type"], event["object"]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        words = "a watch told what is no event"
+        raise BackendUnavailableError(words, code="unreadable") from error
+    return str(kind), thing
 
 
 def path_of(group: str, kind: str, namespace: str = "", name: str = "") -> str:

@@ -1,204 +1,162 @@
-"""A whole listing of a Volcano cluster as one observation.
+"""A Volcano cluster as one observation, kept up to date object by object.
 
-What it reads are the lists as the API server gives them; what it remembers are pods of ours that are
-gone, as a pod that was killed leaves nothing behind (volcano-observed 19).
+Lists and watches fill the shelves; what follows from an object goes into sums at once, so that a
+cluster where little happened costs little, however large it is. What a shelf keeps is small: of a
+pod of ten kilobytes a few numbers.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from math import ceil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from clusters.backends.volcano.attempt import PodSeen, attempt_seen, pod_seen
-from clusters.backends.volcano.nodes import RESOURCES, node_seen
-from clusters.backends.volcano.quantities import MIB, amount
-from clusters.backends.volcano.topology import paths
-from clusters.backends.volcano.translate import FENCE, MARK, owner_mark
-from clusters.core.observation import ForeignLoad, GangSeen, NodeSeen, Observation, QueueSeen
+from clusters.backends.volcano.attempts import Attempts, Own, is_ours, own, slim
+from clusters.backends.volcano.foreign import Foreign, Load, load_of
+from clusters.backends.volcano.nodes import node_seen
+from clusters.backends.volcano.shelf import Shelf
+from clusters.backends.volcano.topology import Path, paths
+from clusters.backends.volcano.translate import owner_mark
+from clusters.core.observation import NodeSeen, Observation, QueueSeen
 
 Json = Mapping[str, Any]
-_OVER = ("Succeeded", "Failed")
-_NAMES = (*RESOURCES, "cpu", "memory")
-_Amounts = dict[str, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
-    """Everything that was listed, each as its `items`."""
+class Node:
+    """A node by its own words, and the labels by which HyperNodes may hold it."""
 
-    nodes: Sequence[Json]
-    hypernodes: Sequence[Json]
-    queues: Sequence[Json]
-    jobs: Sequence[Json]
-    groups: Sequence[Json]
-    pods: Sequence[Json]
+    seen: NodeSeen
+    labels: Mapping[str, str]
 
 
-class Pods:
-    """The pods of our attempts, also those that are gone while their job is there."""
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A Volcano queue; `parent` is the one above it."""
 
-    def __init__(self) -> None:
-        self._seen: dict[str, tuple[str, Json, int | None]] = {}
-
-    def update(self, ours: Iterable[tuple[str, Json]], now_ms: int, fences: set[str]) -> None:
-        """Take a listing of all pods of ours as (fence, pod); forget those of other `fences`.
-
-        A pod that is missing was gone by `now_ms` (the cluster's clock), if nobody told sooner.
-        """
-        there: dict[str, tuple[str, Json, int | None]] = {}
-        there.update((pod["metadata"]["uid"], (fence, pod, None)) for fence, pod in ours)
-        for uid, (fence, pod, gone_ms) in self._seen.items():
-            if uid not in there and fence in fences:
-                there[uid] = (fence, pod, now_ms if gone_ms is None else gone_ms)
-        self._seen = there
-
-    def by_fence(self) -> Mapping[str, list[PodSeen]]:
-        """The pods of each attempt as last seen."""
-        found: defaultdict[str, list[PodSeen]] = defaultdict(list)
-        for fence, pod, gone_ms in self._seen.values():
-            found[fence].append(pod_seen(pod, gone_ms))
-        return found
+    name: str
+    parent: str
+    is_open: bool
 
 
-def observation(
-    lists: Lists, pods: Pods, options: Mapping[str, str], *, begun_ms: int, cluster_ms: int
-) -> Observation:
-    """What the lists say. A job is ours by its labels; one that only bears such a name is a namesake."""
-    mark = owner_mark(options)
-    ours = [job for job in lists.jobs if _is_ours(job, mark)]
-    fences = {job["metadata"]["name"] for job in ours}
-    own = [(_label(pod, FENCE), pod) for pod in lists.pods if _is_ours(pod, mark)]
-    pods.update(own, cluster_ms, fences)
-    by_fence, groups = pods.by_fence(), _groups(lists.groups)
-    others = [job for job in lists.jobs if not _is_ours(job, mark)]
-    queues = tuple(_queues(lists.queues, len(lists.nodes)))
-    names = tuple(queue.name for queue in queues)
-    return Observation(
-        begun_ms=begun_ms,
-        cluster_ms=cluster_ms,
-        nodes=tuple(_nodes(lists, names, options)),
-        queues=queues,
-        reservations=(),
-        gangs=tuple(_attempt(job, groups, by_fence, cluster_ms) for job in ours),
-        foreign=foreign_load(pod for pod in lists.pods if not _is_ours(pod, mark)),
-        accounting_answered=True,
-        namesakes=tuple(
-            _attempt(job, groups, {}, cluster_ms)
-            for job in others
-            if job["metadata"]["name"].startswith("mst-") and not _is_over(job)
-        ),
-    )
+class Reading:
+    """All that is known of one cluster under its admin's `options`.
 
-
-def _label(thing: Json, name: str) -> str:
-    return str((thing["metadata"].get("labels") or {}).get(name, ""))
-
-
-def _is_ours(thing: Json, mark: str) -> bool:
-    return _label(thing, MARK) == mark and bool(_label(thing, FENCE))
-
-
-def _is_over(job: Json) -> bool:
-    phase = ((job.get("status") or {}).get("state") or {}).get("phase")
-    return phase in ("Completed", "Failed", "Aborted", "Terminated")
-
-
-def _groups(groups: Iterable[Json]) -> Mapping[str, Json]:
-    """PodGroups by the uid of the job that owns them."""
-    return {
-        owner["uid"]: group
-        for group in groups
-        for owner in group["metadata"].get("ownerReferences") or ()
-    }
-
-
-def _attempt(
-    job: Json,
-    groups: Mapping[str, Json],
-    by_fence: Mapping[str, Sequence[PodSeen]],
-    now_ms: int,
-) -> GangSeen:
-    meta = job["metadata"]
-    return attempt_seen(job, groups.get(meta["uid"]), by_fence.get(meta["name"], ()), now_ms)
-
-
-def _nodes(lists: Lists, queues: tuple[str, ...], options: Mapping[str, str]) -> Iterator[NodeSeen]:
-    labels = {
-        node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in lists.nodes
-    }
-    where = paths(lists.hypernodes, labels, options)
-    tolerated = frozenset(key.strip() for key in options.get("tolerate", "").split(","))
-    for node in lists.nodes:
-        yield node_seen(node, where[node["metadata"]["name"]], tolerated, queues)
-
-
-def _queues(queues: Sequence[Json], nodes: int) -> Iterator[QueueSeen]:
-    """The queues that take jobs: those without queues below them, and not the root."""
-    parents = {queue["spec"].get("parent") or "root" for queue in queues}
-    for queue in queues:
-        name = queue["metadata"]["name"]
-        if name not in parents and name != "root":
-            state = (queue.get("status") or {}).get("state")
-            yield QueueSeen(name, state == "Open", nodes, None)
-
-
-def foreign_load(pods: Iterable[Json]) -> ForeignLoad:
-    """What pods that are not ours hold, by node, and what those wait for that ask for GPUs.
-
-    Whatever made them counts alike: bare pods, Kubernetes Jobs, others' vcjobs, daemons. Jobs are
-    counted by their owner.
+    `shelves` are in the order in which they have to be listed: pods after the jobs that they are of,
+    as a job that ended without a pod would be one that never ran.
     """
-    held: defaultdict[str, list[_Amounts]] = defaultdict(list)
-    running: set[str] = set()
-    pending: Counter[str] = Counter()
-    for pod in pods:
-        if (pod.get("status") or {}).get("phase") in _OVER:
-            continue
-        need, node = _need(pod), pod["spec"].get("nodeName")
-        gpus = sum(ceil(need[name]) for name in RESOURCES)
-        if node:
-            held[node].append(need)
-        if gpus and node:
-            running.add(_owner(pod))
-        elif gpus:
-            pending[_owner(pod)] += gpus
-    used = {node: _total(needs) for node, needs in held.items()}
-    gpus_on = {node: sum(ceil(total[name]) for name in RESOURCES) for node, total in used.items()}
-    return ForeignLoad(
-        gpus={node: count for node, count in gpus_on.items() if count},
-        cpus={node: ceil(total["cpu"]) for node, total in used.items() if total["cpu"]},
-        memory_mib={
-            node: ceil(total["memory"] / MIB) for node, total in used.items() if total["memory"]
-        },
-        running=len(running),
-        pending=len(pending),
-        pending_gpus=sum(pending.values()),
-    )
+
+    def __init__(self, options: Mapping[str, str], where: Mapping[str, Sequence[str]]) -> None:
+        """`where`: the paths by kind (`nodes`, `hypernodes`, `queues`, `jobs`, `podgroups`, `pods`)."""
+        self.options = dict(options)
+        self._mark = owner_mark(options)
+        self._tolerated = frozenset(key.strip() for key in options.get("tolerate", "").split(","))
+        self._foreign, self._attempts = Foreign(), Attempts(self._mark)
+        self._nodes: dict[str, Node] = {}
+        self._hypernodes: dict[str, Json] = {}
+        self._queues: dict[str, Queue] = {}
+        self._paths: dict[str, Path] | None = None  # None = to be found anew
+        self._seen: dict[str, NodeSeen] = {}  # nodes with path and queues, as far as they are known
+        self._whole: tuple[NodeSeen, ...] | None = None
+        attempts = self._attempts
+        made: dict[str, tuple[Any, Any]] = {
+            "nodes": (self._read_node, self._hear_node),
+            "hypernodes": (slim, self._hear_hypernode),
+            "queues": (_read_queue, self._hear_queue),
+            "jobs": (attempts.read_job, attempts.hear_job),
+            "podgroups": (slim, attempts.hear_group),
+            "pods": (self._read_pod, self._hear_pod),
+        }
+        self.shelves: dict[str, list[Shelf[Any]]] = {
+            kind: [Shelf(path, *made[kind]) for path in where[kind]] for kind in made
+        }
+
+    def observation(self, *, begun_ms: int, cluster_ms: int) -> Observation:
+        """What is known. A job is ours by its labels; one that only bears such a name is a namesake."""
+        nodes = self._nodes_seen()
+        return Observation(
+            begun_ms=begun_ms,
+            cluster_ms=cluster_ms,
+            nodes=nodes,
+            queues=self._queues_seen(),
+            reservations=(),
+            gangs=self._attempts.gangs(cluster_ms),
+            foreign=self._foreign.load(),
+            accounting_answered=True,
+            namesakes=self._attempts.namesakes(),
+        )
+
+    def _read_node(self, raw: Json) -> Node:
+        return Node(node_seen(raw, (), self._tolerated), raw["metadata"].get("labels") or {})
+
+    def _hear_node(self, old: Node | None, new: Node | None) -> None:
+        self._whole = None
+        if old is not None:
+            del self._nodes[old.seen.name]
+            self._seen.pop(old.seen.name, None)
+        if new is not None:
+            self._nodes[new.seen.name] = new
+        if old is None or new is None or old.labels != new.labels:
+            self._replace()
+
+    def _hear_hypernode(self, old: Json | None, new: Json | None) -> None:
+        if old is not None:
+            del self._hypernodes[old["metadata"]["name"]]
+        if new is not None:
+            self._hypernodes[new["metadata"]["name"]] = new
+        if old is None or new is None or old["spec"] != new["spec"]:
+            self._replace()
+
+    def _hear_queue(self, old: Queue | None, new: Queue | None) -> None:
+        names = self._leaves()
+        if old is not None:
+            del self._queues[old.name]
+        if new is not None:
+            self._queues[new.name] = new
+        if names != self._leaves():
+            self._seen.clear()
+            self._whole = None
+
+    def _replace(self) -> None:
+        """Where nodes sit has to be found anew."""
+        self._paths = self._whole = None
+        self._seen.clear()
+
+    def _read_pod(self, raw: Json) -> Own | Load | None:
+        return own(raw) if is_ours(raw, self._mark) else load_of(raw)
+
+    def _hear_pod(self, old: Own | Load | None, new: Own | Load | None) -> None:
+        if isinstance(old, Load):
+            self._foreign.add(old, -1)
+        if isinstance(new, Load):
+            self._foreign.add(new)
+        mine, now = (one if isinstance(one, Own) else None for one in (old, new))
+        if mine or now:
+            self._attempts.hear_pod(mine, now)
+
+    def _nodes_seen(self) -> tuple[NodeSeen, ...]:
+        """The nodes by name; each is made anew only if something about it moved."""
+        if self._whole is None:
+            if self._paths is None:
+                labels = {name: node.labels for name, node in self._nodes.items()}
+                self._paths = paths(list(self._hypernodes.values()), labels, self.options)
+            queues = self._leaves()
+            for name in self._nodes.keys() - self._seen.keys():
+                seen = self._nodes[name].seen
+                self._seen[name] = replace(seen, path=self._paths[name], queues=queues)
+            self._whole = tuple(self._seen[name] for name in sorted(self._seen))
+        return self._whole
+
+    def _leaves(self) -> tuple[str, ...]:
+        """The queues that take jobs: those without queues below them, and not the root."""
+        parents = {queue.parent or "root" for queue in self._queues.values()}
+        return tuple(sorted(self._queues.keys() - parents - {"root"}))
+
+    def _queues_seen(self) -> tuple[QueueSeen, ...]:
+        count = len(self._nodes)
+        return tuple(
+            QueueSeen(name, self._queues[name].is_open, count, None) for name in self._leaves()
+        )
 
 
-def _need(pod: Json) -> _Amounts:
-    """What the scheduler sets aside for a pod: for all its containers, or for one before them."""
-    spec = pod["spec"]
-    need = _total(map(_requests, spec.get("containers") or ()))
-    before = [_requests(one) for one in spec.get("initContainers") or ()]
-    return {name: max([need[name], *(one[name] for one in before)]) for name in _NAMES}
-
-
-def _requests(container: Json) -> _Amounts:
-    said = (container.get("resources") or {}).get("requests") or {}
-    return {name: amount(said.get(name, 0)) for name in _NAMES}
-
-
-def _total(needs: Iterable[_Amounts]) -> _Amounts:
-    total = dict.fromkeys(_NAMES, Fraction(0))
-    for need in needs:
-        for name in _NAMES:
-            total[name] += need[name]
-    return total
-
-
-def _owner(pod: Json) -> str:
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return str(owners[0]["uid"] if owners else pod["metadata"]["uid"])
+def _read_queue(raw: Json) -> Queue:
+    state = (raw.get("status") or {}).get("state")
+    return Queue(raw["metadata"]["name"], raw["spec"].get("parent") or "", state == "Open")

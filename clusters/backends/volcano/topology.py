@@ -9,7 +9,7 @@ leaf; leaf and spine; domain, leaf and spine.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from clusters.core.domains import RANK, TIERS
@@ -61,11 +61,11 @@ def _tiers(known: Mapping[str, Json], options: Mapping[str, str]) -> dict[str, s
     return found
 
 
-def _named(selector: Json, names: Iterable[str]) -> Iterator[str]:
+def _named(selector: Json, names: Collection[str]) -> Iterator[str]:
     exact = (selector.get("exactMatch") or {}).get("name")
     pattern = (selector.get("regexMatch") or {}).get("pattern")
     if exact:
-        yield from (name for name in names if name == exact)
+        yield from (exact,) if exact in names else ()
     elif pattern:
         try:
             found = re.compile(pattern)

@@ -9,8 +9,9 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from clusters.backends.volcano.backend import VolcanoBackend, forget_pods
+from clusters.backends.volcano.backend import VolcanoBackend
 from clusters.backends.volcano.client import KubernetesClient
+from clusters.backends.volcano.warm import forget
 from clusters.core.backend import (
     BackendError,
     BackendRejectedError,
@@ -71,7 +72,7 @@ def connect(gamma: LabCluster, namespace: str) -> Iterator[Connects]:
         made.append(VolcanoBackend(KubernetesClient(connection)))
         return made[-1]
 
-    forget_pods()
+    forget()
     yield backend
     for one in made:
         one.close()

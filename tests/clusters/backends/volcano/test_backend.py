@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from clusters.backends.volcano.backend import VolcanoBackend, forget_pods
+from clusters.backends.volcano.backend import VolcanoBackend
 from clusters.backends.volcano.client import KubernetesClient
+from clusters.backends.volcano.warm import forget
 from clusters.core.backend import (
     NOT_RUNNING,
     BackendAmbiguousError,
@@ -57,9 +58,9 @@ class Site:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    forget_pods()
+    forget()
     yield Site()
-    forget_pods()
+    forget()
 
 
 def test_a_submit_makes_one_job_however_often_it_is_asked(site: Site) -> None:

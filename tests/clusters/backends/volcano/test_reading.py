@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from clusters.backends.volcano.reading import Lists, Pods, foreign_load, observation
+from clusters.backends.volcano.foreign import foreign_load
 from clusters.core.observation import GangState, QueueSeen
+from tests.clusters.backends.volcano.listed import Lists, fresh, observation
 from tests.clusters.backends.volcano.test_attempt import GROUP, NODES, at_ms, job, pod
 from tests.clusters.backends.volcano.test_fleet import exact, hyper, node
 
@@ -11,7 +12,7 @@ OURS = {"muster/fence": "mst-f-a1", "muster/mark": "muster"}
 
 
 def marked(thing: dict[str, Any], uid: str = "5b529b2f", **labels: str) -> dict[str, Any]:
-    meta = {**thing["metadata"], "uid": uid, "labels": {**OURS, **labels}}
+    meta = {"namespace": "team", **thing["metadata"], "uid": uid, "labels": {**OURS, **labels}}
     return {**thing, "metadata": meta}
 
 
@@ -51,11 +52,12 @@ def lists(**given: list[dict[str, Any]]) -> Lists:
 def test_nodes_queues_gangs_and_what_is_none_of_ours() -> None:
     stranger = marked(job("Running"), "other", **{"muster/mark": "another-muster"})
     ended = marked(job("Completed"), "third", **{"muster/mark": "x"})
+    stranger["metadata"]["name"], ended["metadata"]["name"] = "mst-other-a1", "mst-third-a1"
     whole = lists(
         jobs=[marked(job("Running")), stranger, ended],
         pods=[*ours(0, 1, 2, 3), bare("b", NODES[0], gpus=2)],
     )
-    seen = observation(whole, Pods(), {}, begun_ms=5, cluster_ms=at_ms(20))
+    seen = observation(whole, fresh(), begun_ms=5, cluster_ms=at_ms(20))
     assert (seen.begun_ms, seen.cluster_ms, seen.accounting_answered) == (5, at_ms(20), True)
     assert [one.path for one in seen.nodes] == [(("spine", "spine"), ("leaf", "leaf003"))] * 4
     assert seen.queues == (QueueSeen("acme-g", True, 4, None), QueueSeen("shut", False, 4, None))
@@ -68,27 +70,28 @@ def test_nodes_queues_gangs_and_what_is_none_of_ours() -> None:
 
 
 def test_a_waiting_gang_says_what_its_podgroup_says() -> None:
-    group = {**GROUP, "metadata": {"ownerReferences": [{"uid": "5b529b2f"}]}}
+    group = {**GROUP, "metadata": {"name": "pg", "ownerReferences": [{"uid": "5b529b2f"}]}}
     whole = lists(jobs=[marked(job("Pending"))], groups=[group], pods=[])
-    (gang,) = observation(whole, Pods(), {}, begun_ms=0, cluster_ms=0).gangs
+    (gang,) = observation(whole, fresh(), begun_ms=0, cluster_ms=0).gangs
     assert (gang.state, "unschedulable" in gang.reason) == (GangState.PENDING, True)
 
 
 def test_a_pod_that_was_killed_is_remembered_while_its_job_is_there() -> None:
-    pods = Pods()
-    observation(lists(), pods, {}, begun_ms=0, cluster_ms=at_ms(5))
+    pods = fresh()
+    observation(lists(), pods, begun_ms=0, cluster_ms=at_ms(5))
     leaving = lists(jobs=[marked(job("Aborting"))], pods=ours(1, leaves=True))
-    (gang,) = observation(leaving, pods, {}, begun_ms=0, cluster_ms=at_ms(7)).gangs
+    (gang,) = observation(leaving, pods, begun_ms=0, cluster_ms=at_ms(7)).gangs
     assert gang.state is GangState.ENDING
     over = lists(jobs=[marked(job("Aborted", 9))], pods=[])
     for now in (9, 11):  # seen again later, it was gone as soon as before
-        (gang,) = observation(over, pods, {}, begun_ms=0, cluster_ms=at_ms(now)).gangs
+        (gang,) = observation(over, pods, begun_ms=0, cluster_ms=at_ms(now)).gangs
         assert gang.state is GangState.CANCELLED
         assert [(run.start_ms, run.end_ms, run.gpus) for run in gang.runs] == [
             (at_ms(1), at_ms(9), 32)
         ]
-    observation(lists(jobs=[], pods=[]), pods, {}, begun_ms=0, cluster_ms=at_ms(12))
-    assert not pods.by_fence()
+    observation(lists(jobs=[], pods=[]), pods, begun_ms=0, cluster_ms=at_ms(12))
+    (gang,) = observation(over, pods, begun_ms=0, cluster_ms=at_ms(13)).gangs
+    assert gang.runs == ()  # the pods went with the job
 
 
 def test_foreign_load_of_any_kind() -> None:

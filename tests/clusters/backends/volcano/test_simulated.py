@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from clusters.backends.volcano.reading import Lists, Pods, observation
 from clusters.backends.volcano.translate import vcjob
 from clusters.core.container import Container
 from clusters.core.gang import Gang
 from clusters.core.observation import GangSeen, GangState, NodeState, Observation
 from clusters.core.resources import GangShape, NodeShape
+from tests.clusters.backends.volcano.listed import Lists, fresh, observation
 from tests.clusters.backends.volcano.test_translate import GANG
 from tests.simulator.volcano.harness import COMMANDS, GROUPS, JOBS, NODES, PODS, QUEUES, Lab
 
@@ -35,7 +35,7 @@ class Site:
     """The laboratory of the recordings, and what we read of it."""
 
     def __init__(self) -> None:
-        self.lab, self.pods = Lab(), Pods()
+        self.lab, self.pods = Lab(), fresh()
 
     def submit(self, one: Gang, **annotations: str) -> dict[str, Any]:
         job = vcjob(one, {}, "volc")
@@ -59,7 +59,7 @@ class Site:
         paths = (NODES, HYPERNODES, QUEUES, JOBS, GROUPS, PODS)
         found = [self.lab.client.get(path).json()["items"] for path in paths]
         now_ms = self.lab.cluster.now_ms()
-        return observation(Lists(*found), self.pods, {}, begun_ms=0, cluster_ms=now_ms)
+        return observation(Lists(*found), self.pods, begun_ms=0, cluster_ms=now_ms)
 
     def seen(self, seconds: float = 0) -> GangSeen:
         self.lab.cluster.advance_ms(round(seconds * 1000))
