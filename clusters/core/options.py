@@ -164,6 +164,12 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "tier.leaf, tier.spine, tier.domain: the tier of HyperNodes that is the federation's. "
             "Else their tierName, else by how many tiers there are.",
         ),
+        "relist_s": Option(
+            _SECONDS,
+            "seconds",
+            "How long the cluster is followed by what changed, until everything is listed anew. "
+            "Else 600.",
+        ),
         "timeout_s": _TIMEOUT,
         "tolerate": Option(
             _matching(r"[^\s,]{1,316}(\s*,\s*[^\s,]{1,316})*"),

@@ -28,7 +28,7 @@ def jump_by(cluster: Running, *, ms: int) -> Json:
 def _shown(cluster: Running) -> Json:
     cluster.rows = RowCache()
     now_ms = cluster.now_ms()
-    return {"now_ms": now_ms, "shown_ms": shown_ms(cluster.world, now_ms + 1) - 1}
+    return {"now_ms": now_ms, "shown_ms": shown_ms(cluster.world, now_ms)}
 
 
 DEEDS: dict[str, Deed] = {

@@ -38,12 +38,10 @@ def set_skew(world: World, offset_ms: int) -> None:
 
 
 def jump(world: World, by_ms: int) -> None:
-    """Step the clock, forwards or backwards, from the next millisecond on: what was written in this
-    one stays. ValueError if off by over a year."""
-    since_ms = world.now_ms + 1
-    offset = offset_at(world, since_ms) + by_ms
+    """Step the clock, forwards or backwards, from now on. ValueError if off by over a year."""
+    offset = offset_at(world, world.now_ms) + by_ms
     _check(offset)
-    world.shifts.append((since_ms, offset))
+    world.shifts.append((world.now_ms, offset))
     _everything_changed(world)
 
 

@@ -137,13 +137,15 @@ def test_options_are_strings_of_a_known_form(options: object, pointer: str | Non
     assert [problem.pointer for problem in found] == ([pointer] if pointer else [])
 
 
-def test_every_option_that_the_code_reads_can_be_set_and_the_other_way_round() -> None:
-    others = Path("federation/services/commit.py"), Path("clusters/core/charging.py")
-    sources = [*Path("clusters/backends/slurm").glob("*.py"), *others]
+@pytest.mark.parametrize("backend", OPTIONS)
+def test_every_option_that_the_code_reads_can_be_set_and_the_other_way_round(backend: str) -> None:
+    charging = {"slurm": [Path("clusters/core/charging.py")], "volcano": []}[backend]
+    others = [Path("federation/services/gang.py"), *charging]
+    sources = [*Path("clusters/backends", backend).glob("*.py"), *others]
     text = "\n".join(path.read_text() for path in sources)
     read = set(re.findall(r"""options(?:\.get\(|\[|, )f?["']([a-z_]+\.?)""", text))
-    read |= set(re.findall(r"""removeprefix\(["']([a-z_]+\.)["']\)""", text))
-    assert read == set(OPTIONS["slurm"])
+    read |= set(re.findall(r"""key\.removeprefix\(["']([a-z_]+\.)["']\)""", text))
+    assert read == set(OPTIONS[backend])
 
 
 def test_a_name_is_given_once() -> None:

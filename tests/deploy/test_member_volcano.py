@@ -22,7 +22,7 @@ IN_NAMESPACES = {
     ("batch.volcano.sh", "jobs"): {"create", "get", "list", "watch", "patch", "delete"},
     ("bus.volcano.sh", "commands"): {"create"},
     ("scheduling.volcano.sh", "podgroups"): {"list", "watch"},
-    ("", "pods"): {"list", "watch", "delete"},
+    ("", "pods"): {"list", "watch", "patch", "delete"},
     ("", "events"): {"list", "watch"},
 }
 IF_WANTED = {("", "pods/log"): {"get"}, ("", "pods/eviction"): {"create"}}

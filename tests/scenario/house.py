@@ -295,7 +295,7 @@ def _furnish(lab: Laboratory) -> None:
             endpoint=cluster.endpoint,
             secret=KEY,
             options={
-                **({"namespaces": NAMESPACE} if is_pods else {"charge": "ml"}),
+                **({"namespaces": NAMESPACE, "relist_s": "300"} if is_pods else {"charge": "ml"}),
                 "timeout_s": "20",
             },
             now=now,

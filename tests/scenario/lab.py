@@ -203,7 +203,7 @@ class Simulated:
     @property
     def ahead_ms(self) -> int:
         """How far its clock is ahead now."""
-        return offset_at(self.running.world, self.running.now_ms() + 1)
+        return offset_at(self.running.world, self.running.now_ms())
 
     def shown_ms(self, ms: int) -> int:
         """A moment as the cluster's accounting writes it: its own clock's, in whole seconds."""

@@ -202,6 +202,7 @@ class Scenario:
     def jump(self, cluster: str, ms: int) -> None:
         """The clock of a cluster jumps; not so far that every token of ours is out of date there."""
         if abs(self.lab.clusters[cluster].ahead_ms + ms) <= FURTHEST_MS:
+            self.lab.clock.advance(1)  # what was written in this very millisecond stays as it is
             self.control(cluster, "clock/jump", ms=ms)
 
     # admins
