@@ -13,6 +13,7 @@ from clusters.backends.volcano.client import KubernetesClient
 from clusters.backends.volcano.dead import DEAD_MS, is_dead
 from clusters.core.backend import Connection
 from clusters.core.observation import GangSeen, GangState
+from simulator.config import Cluster
 from simulator.inprocess import InProcess
 from simulator.volcano.cluster import VolcanoCluster
 from tests.clusters.backends.volcano.test_backend import FENCE
@@ -25,12 +26,15 @@ NOW_MS = 1_800_000_000_000
 
 
 class Dated(httpx.BaseTransport):
-    """The simulated cluster, which tells its clock as a server does."""
+    """The simulated cluster, which tells its clock as a server does; `said`: answers of others' by path."""
 
-    def __init__(self, cluster: VolcanoCluster) -> None:
-        self.cluster, self.inner = cluster, InProcess(cluster)
+    def __init__(self, cluster: VolcanoCluster, said: dict[str, tuple[int, str]]) -> None:
+        self.cluster, self.inner, self.said = cluster, InProcess(cluster), said
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        for path, (code, text) in self.said.items():
+            if path in request.url.path:
+                return httpx.Response(code, text=text)
         answer = self.inner.handle_request(request)
         answer.headers["date"] = formatdate(self.cluster.now_ms() / 1000, usegmt=True)
         return answer
@@ -39,14 +43,15 @@ class Dated(httpx.BaseTransport):
 class Site(Bare):
     """A place whose API server says what time it is; a new cluster each, of which nothing is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Cluster | None = None) -> None:
         self.name = f"volc-{next(_NUMBERS)}"
-        super().__init__()
+        self.said: dict[str, tuple[int, str]] = {}
+        super().__init__(config)
 
     def backend(self, token: bytes = b"root-token", **options: str) -> VolcanoBackend:
         options = {"namespaces": "team, other", **options}
         connection = Connection(self.name, "http://lab", token, "", options)
-        client = KubernetesClient(connection, transport=Dated(self.lab.cluster))
+        client = KubernetesClient(connection, transport=Dated(self.lab.cluster, self.said))
         return VolcanoBackend(client)
 
 
