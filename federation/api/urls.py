@@ -21,6 +21,7 @@ job_urls = [
     path("jobs", jobs.Jobs.as_view(), name="jobs"),
     path("jobs/batch", jobs.Batch.as_view(), name="jobs_batch"),
     path("jobs/intake/sbatch", intake.Sbatch.as_view(), name="intake_sbatch"),
+    path("jobs/intake/vcjob", intake.VolcanoJob.as_view(), name="intake_vcjob"),
     path("jobs/<uuid:job_id>", jobs.OneJob.as_view(), name="job"),
     path("jobs/<uuid:job_id>/cancel", jobs.Cancel.as_view(), name="cancel"),
     path("jobs/<uuid:job_id>/hold", jobs.Hold.as_view(), name="hold"),

@@ -13,6 +13,7 @@ from federation.core.spec import job_schema
 from federation.intake.fate import Fate
 from federation.intake.sbatch import OPTIONS as SBATCH_OPTIONS
 from federation.intake.sbatch.option import Option, Takes
+from federation.intake.vcjob import EVENTS, FIELDS, PLUGINS
 from kit.errors import REGISTRY
 
 APPS = ("kit", "tenancy", "clusters", "quotas", "accounting", "federation")
@@ -26,6 +27,7 @@ def pages() -> dict[str, str]:
         "job-fields.md": job_page(),
         "cluster-options.md": options_page(),
         "sbatch.md": sbatch_page(),
+        "vcjob.md": vcjob_page(),
     }
 
 
@@ -170,3 +172,25 @@ def _written(option: Option) -> str:
 
 def _cell(words: str) -> str:
     return words.replace("|", "\\|")
+
+
+def vcjob_page() -> str:
+    """Every field of a Volcano Job by what becomes of it, then its plugins and policies."""
+    lines = [
+        "# Fields of a Volcano Job",
+        "",
+        NOTE,
+        "What becomes of each field of a Volcano Job (`batch.volcano.sh/v1alpha1`) that is sent to",
+        "`POST /api/v1/jobs/intake/vcjob`. A field that is not here is refused as unknown. How to send",
+        "a job: [Submit a Volcano Job](../how-to/vcjob.md).",
+    ]
+    for fate, title in _FATES.items():
+        rows = [f"| `{f.path}` | {_cell(f.words)} |" for f in FIELDS.values() if f.fate is fate]
+        title = title.replace("reaches Slurm in another way", "kept in another way")
+        if rows:
+            lines += ["", f"## {title}", "", "| field | what becomes of it |", "|---|---|"]
+            lines += sorted(rows)
+    for title, known in (("Plugins", PLUGINS), ("Events of policies", EVENTS)):
+        lines += ["", f"## {title}", "", "| name | what becomes of it |", "|---|---|"]
+        lines += [f"| `{name}` | {_cell(words)} |" for name, words in known.items()]
+    return "\n".join([*lines, ""])
