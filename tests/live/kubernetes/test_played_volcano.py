@@ -6,7 +6,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from clusters.backends.volcano.backend import VolcanoBackend, forget_pods
+from clusters.backends.volcano import warm
+from clusters.backends.volcano.backend import VolcanoBackend
 from clusters.backends.volcano.client import KubernetesClient
 from clusters.core.backend import Connection
 from clusters.core.container import Container
@@ -28,7 +29,7 @@ def fleet(gamma: LabCluster, admin: httpx.Client) -> Iterator[list[str]]:
 
 @pytest.fixture
 def backend(gamma: LabCluster, namespace: str, fleet: list[str]) -> Iterator[VolcanoBackend]:
-    forget_pods()
+    warm.forget()
     authority = (gamma.directory / "ca.crt").read_text()
     options = {"namespaces": namespace, "authority": authority}
     token = gamma.admin_token.encode()
