@@ -12,6 +12,7 @@ from clusters.core.backend import BackendError, Finding, ProbeReport
 from clusters.core.observation import NodeSeen, Observation, clock_skew_ms
 
 MAX_SKEW_MS = 5_000
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _BATCH, _BUS = "batch.volcano.sh", "bus.volcano.sh"
 _SCHEDULING, _TOPOLOGY = "scheduling.volcano.sh", "topology.volcano.sh"
 # What has to be defined there, in the version that we speak.
@@ -68,6 +69,7 @@ def probe(
         *_rights(client, namespaces),
         Finding("accounting", True, "GPU time is told by the pods themselves"),
         _queues(seen),
+        *_classes(client),
         _devices(seen.nodes),
         _topology(seen.nodes),
         _clock(skew),
@@ -130,6 +132,23 @@ def _queues(seen: Observation) -> Finding:
     return Finding(
         "queues", bool(open_ones), detail, "" if open_ones else "make a queue, or open one"
     )
+
+
+def _classes(client: KubernetesClient) -> Iterator[Finding]:
+    """Whether the priority classes that the options name are there: Volcano itself never looks."""
+    options = client.connection.options
+    named = {value for key, value in options.items() if key.startswith("qos.")}
+    if not named:
+        return
+    try:
+        there = {one["metadata"]["name"] for one in client.items(CLASSES)}
+    except BackendError as error:
+        yield Finding("classes", False, error.words, _FIXES[FORBIDDEN], is_silent=True)
+        return
+    lacking = ", ".join(sorted(named - there))
+    told = f"no such priority class: {lacking}" if lacking else "the priority classes are there"
+    fix = "make them, or name others in the options qos.*" if lacking else ""
+    yield Finding("classes", not lacking, told, fix)
 
 
 def _devices(nodes: Sequence[NodeSeen]) -> Finding:
