@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from clusters.core.devices import FORM, is_device
 from clusters.core.domains import TIERS
 from kit.errors import FieldProblem
 
@@ -49,6 +50,8 @@ def _is_tiers(value: str) -> bool:
 _WORD = _matching(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}")
 _PATH = re.compile(r"[a-z0-9-]{1,63}(/[a-z0-9-]{1,63})*")
 _SECONDS = _matching(r"[1-9][0-9]{0,4}")
+_DEVICE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_TAINTS = _matching(r"[^\s,]{1,316}(\s*,\s*[^\s,]{1,316})*")
 
 _ENVIRONMENT = Option(
     lambda value: "\0" not in value,
@@ -145,6 +148,13 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "Who signed the API server's certificate. Else the authorities that this host trusts.",
         ),
         "connect_timeout_s": _CONNECT,
+        "device.": Option(
+            is_device,
+            FORM,
+            "device.NAME makes NAME the GPU type of the nodes that give this resource and bear these "
+            "labels; jobs ask for the resource and select the labels. Where several fit, the one "
+            "with the most labels counts. Else a node's type is its resource, with its model.",
+        ),
         "environment.": _ENVIRONMENT,
         "mark": _MARK,
         "namespaces": Option(
@@ -172,9 +182,14 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
         ),
         "timeout_s": _TIMEOUT,
         "tolerate": Option(
-            _matching(r"[^\s,]{1,316}(\s*,\s*[^\s,]{1,316})*"),
+            _TAINTS,
             "keys of taints, comma-separated",
             "Taints that jobs tolerate: nodes that bear them take jobs. Else none.",
+        ),
+        "tolerate.": Option(
+            _TAINTS,
+            "keys of taints, comma-separated",
+            "tolerate.NAME: what jobs on the device NAME tolerate besides. Else nothing more.",
         ),
     },
 }
@@ -194,6 +209,9 @@ def option_problems(pointer: str, options: object, backend: str) -> Iterator[Fie
             yield FieldProblem(here, "unknown_option", f"No such option. Known: {names}.")
         elif not isinstance(value, str) or not option.is_form(value):
             yield FieldProblem(here, "invalid_option", f"Give a string: {option.form}.")
+        elif name.startswith("tolerate.") and f"device.{name[9:]}" not in options:
+            words = f"No device is named so. Set device.{name[9:]}, too."
+            yield FieldProblem(here, "invalid_option", words)
 
 
 def _find(known: Mapping[str, Option], name: str) -> Option | None:
@@ -201,5 +219,7 @@ def _find(known: Mapping[str, Option], name: str) -> Option | None:
     if head + dot == "tier." and rest not in MAPPED_TIERS:
         return None
     if head + dot == "charge." and not _PATH.fullmatch(rest):
+        return None
+    if head + dot in ("device.", "tolerate.") and not _DEVICE.fullmatch(rest):
         return None
     return known.get(head + dot) if rest or not dot else None

@@ -1,10 +1,11 @@
 """A Kubernetes node as Muster sees it: its GPUs, its state, and why it takes nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from clusters.backends.volcano.quantities import held
 from clusters.backends.volcano.topology import Path
+from clusters.core.devices import Device
 from clusters.core.observation import NodeSeen, NodeState
 from clusters.core.resources import NodeShape
 
@@ -45,15 +46,20 @@ def node_seen(
     path: Path,
     tolerated: frozenset[str] = frozenset(),
     queues: tuple[str, ...] = (),
+    devices: Sequence[Device] = (),
 ) -> NodeSeen:
     """A node. Its GPUs are those that its device plugin calls healthy (`allocatable`).
 
-    `tolerated` are keys of taints that our pods tolerate; any of the `queues` reaches it.
+    `tolerated` are keys of taints that our pods tolerate; any of the `queues` reaches it. The first
+    of the `devices` that is on it names its GPUs.
     """
-    device = device_of(node)
     allocatable = node["status"].get("allocatable") or {}
-    shape = held(allocatable, resource_of(device)) if device else NodeShape(0, 0, 0)
-    state, reason = _state(node, tolerated)
+    labels = node["metadata"].get("labels") or {}
+    named = next((one for one in devices if one.is_on(labels, allocatable)), None)
+    device = named.name if named else device_of(node)
+    resource = named.resource if named else resource_of(device)
+    shape = held(allocatable, resource) if device else NodeShape(0, 0, 0)
+    state, reason = _state(node, tolerated.union(named.tolerated) if named else tolerated)
     return NodeSeen(
         node["metadata"]["name"],
         state,
@@ -63,7 +69,7 @@ def node_seen(
         shape.memory_mib,
         path,
         queues,
-        reason=reason or _unhealthy(node, device),
+        reason=reason or _unhealthy(node, resource),
     )
 
 
@@ -103,11 +109,11 @@ def _condition(node: Json, kind: str) -> Json:
     return next((one for one in conditions if one["type"] == kind), {})
 
 
-def _unhealthy(node: Json, device: str) -> str:
+def _unhealthy(node: Json, resource: str) -> str:
     """What a device plugin took out: such GPUs are in `capacity` and not in `allocatable`."""
-    if not device:
+    if not resource:
         return ""
-    resource, status = resource_of(device), node["status"]
+    status = node["status"]
     has = held(status.get("capacity") or {}, resource).gpus
     gives = held(status.get("allocatable") or {}, resource).gpus
     return f"{has - gives} of {has} GPUs are not healthy" if has > gives else ""

@@ -15,6 +15,7 @@ from clusters.backends.volcano.nodes import node_seen
 from clusters.backends.volcano.shelf import Shelf
 from clusters.backends.volcano.topology import Path, paths
 from clusters.backends.volcano.translate import owner_mark
+from clusters.core.devices import devices_of
 from clusters.core.observation import NodeSeen, Observation, QueueSeen
 
 Json = Mapping[str, Any]
@@ -49,6 +50,7 @@ class Reading:
         self.options = dict(options)
         self._mark = owner_mark(options)
         self._tolerated = frozenset(key.strip() for key in options.get("tolerate", "").split(","))
+        self._devices = devices_of(options)
         self._foreign, self._attempts = Foreign(), Attempts(self._mark)
         self._nodes: dict[str, Node] = {}
         self._hypernodes: dict[str, Json] = {}
@@ -85,7 +87,8 @@ class Reading:
         )
 
     def _read_node(self, raw: Json) -> Node:
-        return Node(node_seen(raw, (), self._tolerated), raw["metadata"].get("labels") or {})
+        seen = node_seen(raw, (), self._tolerated, devices=self._devices)
+        return Node(seen, raw["metadata"].get("labels") or {})
 
     def _hear_node(self, old: Node | None, new: Node | None) -> None:
         self._whole = None

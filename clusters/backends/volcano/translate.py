@@ -15,6 +15,7 @@ from zlib import crc32
 from clusters.backends.volcano.nodes import HOSTNAME, resource_of
 from clusters.core.backend import BackendRejectedError
 from clusters.core.container import Container, Secret
+from clusters.core.devices import devices_of
 from clusters.core.gang import Gang
 
 FENCE, MARK = "muster/fence", "muster/mark"
@@ -97,6 +98,8 @@ class _Pods:
         self._container = container
         self._options = options
         self._cluster = cluster
+        named = (one for one in devices_of(options) if one.name == gang.device)
+        self._device = next(named, None)
         self.labels = {FENCE: gang.fence, MARK: owner_mark(options)}
 
     def task(self, number: int, first: int, nodes: tuple[str, ...]) -> Json:
@@ -121,12 +124,18 @@ class _Pods:
         pinned = [{"key": HOSTNAME, "operator": "In", "values": list(nodes)}]
         terms = {"nodeSelectorTerms": [{"matchExpressions": pinned}]}
         keys = [key.strip() for key in self._options.get("tolerate", "").split(",")]
+        device = self._device
+        # It is pinned already; a node that lost its labels meanwhile is no longer what was bought.
+        selector = dict(device.labels) if device else {}
+        if device:
+            keys += [key for key in device.tolerated if key not in keys]
         host = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
         pod: Json = {
             "restartPolicy": "Never",
             "activeDeadlineSeconds": gang.time_limit_s,
             "terminationGracePeriodSeconds": gang.grace_s or DEFAULT_GRACE_S,
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+            "nodeSelector": selector,
             "tolerations": [{"key": key, "operator": "Exists"} for key in keys if key],
             **(host if container.host_network else {}),
             "securityContext": _identity(gang.run_as),
@@ -143,7 +152,8 @@ class _Pods:
         container, gang = self._container, self._gang
         need = gang.shape.per_node
         # What counts is set last: no network device may stand for a GPU that nobody pays.
-        amounts = {**container.rdma, resource_of(gang.device): need.gpus, "cpu": need.cpus}
+        resource = self._device.resource if self._device else resource_of(gang.device)
+        amounts = {**container.rdma, resource: need.gpus, "cpu": need.cpus}
         resources = {name: str(count) for name, count in amounts.items() if name and count}
         if need.memory_mib:
             resources["memory"] = f"{need.memory_mib}Mi"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from clusters.backends.volcano.nodes import node_seen, resource_of
 from clusters.backends.volcano.quantities import amount, asked, held
 from clusters.backends.volcano.topology import paths
+from clusters.core.devices import devices_of
 from clusters.core.observation import NodeState
 from clusters.core.resources import NodeShape
 
@@ -118,6 +119,17 @@ def test_every_vendors_gpus(resource: str, labels: dict[str, str], device: str) 
 def test_whether_a_node_takes_work(changes: dict[str, Any], state: NodeState, words: str) -> None:
     seen = node_seen(node(**changes), (), frozenset({"nvidia.com/gpu"}))
     assert (seen.state, words in seen.reason) == (state, True)
+
+
+def test_an_admins_name_for_gpus_of_one_resource() -> None:
+    options = {"device.train": "nvidia.com/gpu,pool=train", "tolerate.train": "team"}
+    devices = devices_of(options)
+    ours = node(labels={"pool": "train"}, spec=taint("team"))
+    seen = node_seen(ours, (), devices=devices)
+    assert (seen.device, seen.gpus, seen.state) == ("train", 8, NodeState.UP)
+    other = node(labels={"pool": "serve"}, spec=taint("team"))
+    seen = node_seen(other, (), devices=devices)
+    assert (seen.device, seen.state) == ("nvidia.com/gpu", NodeState.DRAINING)
 
 
 def test_gpus_that_the_device_plugin_took_out_are_not_there() -> None:

@@ -146,6 +146,18 @@ def test_the_whole_job() -> None:
     }
 
 
+def test_a_device_that_the_admin_named_is_its_resource_its_labels_and_its_taints() -> None:
+    options = {
+        "device.train": "nvidia.com/gpu,pool=train",
+        "tolerate": "nvidia.com/gpu",
+        "tolerate.train": "team,nvidia.com/gpu",
+    }
+    pod = pods(vcjob(replace(GANG, device="train"), options, "kube"))[0]
+    assert pod["nodeSelector"] == {"pool": "train"}
+    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu", "team"]
+    assert pod["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
+
+
 def test_what_is_not_asked_is_not_sent_and_no_token_is_mounted() -> None:
     least = replace(
         GANG,
