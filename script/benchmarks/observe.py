@@ -5,6 +5,9 @@ PostgreSQL backend, its collector settled as the worker's is. *First* is the one
 jobs of ours start at once, and all of it is written; *full* is one by a process that has read
 nothing yet, *warm* one by a process that has: both find nothing new. The hundred are read by one
 observe worker and beat as real processes, with an interval of 2 s.
+
+With `--backend volcano`: one cluster of 5,000 nodes and 20,000 pods, read without being stored, and
+only this process counts. *Relist* reads all by lists, *warm* what 40 writes changed since.
 """
 
 import argparse
@@ -29,8 +32,9 @@ WATCHED_S = 60
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="script/bench observe", description=__doc__)
-    parser.add_argument("--backend", choices=("slurm",), default="slurm")
-    parser.add_argument("--nodes", type=int, default=1_024)
+    parser.add_argument("--backend", choices=("slurm", "volcano"), default="slurm")
+    parser.add_argument("--nodes", type=int, help="1024, on volcano 5000")
+    parser.add_argument("--pods", type=int, default=20_000, help="on volcano")
     parser.add_argument("--jobs", type=int, default=5_000)
     parser.add_argument("--clusters", type=int, default=100)
     return parser.parse_args()
@@ -166,9 +170,15 @@ def measure_many(clusters: int, directory: Path) -> Mapping[str, Any]:
 def main() -> None:
     """Measure and print."""
     chosen = options()
+    if chosen.backend == "volcano":
+        from script.benchmarks._observe_volcano import measure
+
+        metrics, context = measure(chosen.nodes or 5_000, chosen.pods)
+        report("observe", metrics, {**context, "backend": chosen.backend})
+        return
     prefix = "muster-observe-"
     with scratch_database(), tempfile.TemporaryDirectory(prefix=prefix) as directory:
-        metrics, context = measure_large(chosen.nodes, chosen.jobs, Path(directory))
+        metrics, context = measure_large(chosen.nodes or 1_024, chosen.jobs, Path(directory))
     many: Mapping[str, Any] = {}
     if chosen.clusters:
         with scratch_database(), tempfile.TemporaryDirectory(prefix=prefix) as directory:
