@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from clusters.core.devices import FORM, is_device
 from clusters.core.domains import TIERS
+from clusters.core.queueing import is_queue
 from kit.errors import FieldProblem
 
 MAPPED_TIERS = TIERS[1:-1]  # every node is a host and every cluster a cluster anyway
@@ -168,6 +169,14 @@ OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "a PriorityClass",
             "qos.guaranteed and qos.spot name the priority class of each class. Else none.",
         ),
+        "queue.": Option(
+            is_queue,
+            "a queue's name (a-z, 0-9 and inner -), perhaps with {flavor} and {class}",
+            "queue.TENANT (a path, such as queue.acme/vision) names the queue for jobs of that "
+            "tenant and of those below it without one of their own, such as "
+            "`vision-{flavor}-{class}`. With `{class}` a running job keeps its class. "
+            "Else the flavor's queue.",
+        ),
         "tier.": Option(
             _matching("[0-9]{1,4}"),
             "a tier's number",
@@ -218,7 +227,7 @@ def _find(known: Mapping[str, Option], name: str) -> Option | None:
     head, dot, rest = name.partition(".")
     if head + dot == "tier." and rest not in MAPPED_TIERS:
         return None
-    if head + dot == "charge." and not _PATH.fullmatch(rest):
+    if head + dot in ("charge.", "queue.") and not _PATH.fullmatch(rest):
         return None
     if head + dot in ("device.", "tolerate.") and not _DEVICE.fullmatch(rest):
         return None

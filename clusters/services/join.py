@@ -12,6 +12,7 @@ from clusters.backends import connect
 from clusters.core.backend import BackendError, Connection, Finding, ProbeReport
 from clusters.core.capabilities import REACHABLE, flavor_gaps, gaps
 from clusters.core.joining import Joining, read_joining
+from clusters.core.queueing import queue_gaps
 from clusters.models import Cluster, Flavor
 from clusters.services.configure import (
     cluster_problems,
@@ -101,7 +102,10 @@ def look(*, joining: Joining, now: datetime) -> Looked:
         ]
         if report.capabilities.get(REACHABLE):
             try:
-                wrong += flavor_gaps(joining.flavors, backend.observe(to_ms(now), ()))
+                seen = backend.observe(to_ms(now), ())
+                wrong += flavor_gaps(joining.flavors, seen)
+                flavors = [row["flavor"] for row in joining.flavors]
+                wrong += queue_gaps(connection.options, flavors, seen)
             except BackendError as error:
                 wrong.append(FieldProblem("", REACHABLE, f"It cannot be read: {error.words}."))
     return Looked(report, tuple(wrong))

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast
 
 from clusters.core.capabilities import FORMS, lacks
 from clusters.core.observation import NodeState
+from clusters.core.queueing import tells_classes_apart
 from clusters.core.resources import NOTHING_TAKEN, GangShape, NodeShape, left_of
 from clusters.core.topology import NodeRoom, Room
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Node, Observation
@@ -94,9 +95,9 @@ def cluster_views(now: datetime, users: Any, held: Iterable[Holding]) -> tuple[C
 
 
 def _class_is_fixed(options: Mapping[str, Any]) -> bool:
-    """Whether the classes are different QOS there: a running gang keeps the one it has."""
+    """Whether the classes are different QOS or queues there: a running gang keeps the one it has."""
     guaranteed, spot = (options.get(f"qos.{name}", "") for name in (GUARANTEED, SPOT))
-    return bool(guaranteed != spot)
+    return bool(guaranteed != spot) or tells_classes_apart(options)
 
 
 def take_fleet(users: Iterable[UUID]) -> tuple[FleetView, ...]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from clusters.core.charging import charge_of
 from clusters.core.gang import Gang
+from clusters.core.queueing import queue_of
 from clusters.models import ClusterAccount
 from federation.core.plan import Binding
 from federation.core.proof import resume_environment
@@ -15,18 +16,19 @@ from kit.ids import fence
 def gang_of(
     binding: Binding, job: Mapping[str, Any], *, person: ClusterAccount, options: Mapping[str, str]
 ) -> Gang:
-    """What the backend is told. `options` are the cluster's: `charge.*`, `qos.<class>`.
+    """What the backend is told. `options` are the cluster's: `charge.*`, `queue.*`, `qos.<class>`.
 
     A person's home there is where a job without a working directory runs, and its HOME.
     """
     spec = JobSpec.from_json(job["spec"])
+    path, service_class = job["tenant__path"], binding.service_class
     checkpoint = spec.checkpoint
     return Gang(
         fence=fence(job["uuid"], binding.number),
         title=job["name"],
         account=person.account,
-        charge=charge_of(options, job["tenant__path"]),
-        queue=binding.queue,
+        charge=charge_of(options, path),
+        queue=queue_of(options, path, binding.flavor, service_class) or binding.queue,
         service_class=options.get(f"qos.{binding.service_class}", ""),
         shape=binding.shape,
         device=binding.device,

@@ -139,7 +139,7 @@ def test_options_are_strings_of_a_known_form(options: object, pointer: str | Non
 
 @pytest.mark.parametrize("backend", OPTIONS)
 def test_every_option_that_the_code_reads_can_be_set_and_the_other_way_round(backend: str) -> None:
-    core = {"slurm": ["charging"], "volcano": ["devices"]}[backend]
+    core = {"slurm": ["charging"], "volcano": ["devices", "queueing"]}[backend]
     others = [Path("federation/services/gang.py"), *(Path(f"clusters/core/{n}.py") for n in core)]
     sources = [*Path("clusters/backends", backend).glob("*.py"), *others]
     text = "\n".join(path.read_text() for path in sources)

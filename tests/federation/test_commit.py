@@ -75,6 +75,15 @@ def test_a_binding_is_an_attempt_an_order_an_event_and_a_changed_job() -> None:
     assert Decision.objects.get().bound[0]["job"] == str(job.uuid)
 
 
+def test_a_job_goes_to_the_queue_of_its_tenant_flavor_and_class() -> None:
+    world = World()
+    Cluster.objects.update(options={f"queue.{world.tenant.path}": "team-{flavor}-{class}"})
+    world.job(nodes=1)
+    assert commit().bound == 1
+    gang = Gang.from_json(Command.objects.get().payload)
+    assert gang.queue == f"team-{FLAVOR}-guaranteed"
+
+
 def test_a_job_is_charged_to_the_account_of_its_tenant() -> None:
     world = World()
     named = {"charge": "all", f"charge.{world.tenant.path}": "theirs"}

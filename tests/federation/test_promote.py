@@ -101,9 +101,13 @@ def test_waiting_guaranteed_gangs_come_first() -> None:
     assert job.class_now == "guaranteed"
 
 
-def test_where_classes_are_different_qos_the_class_stays() -> None:
+@pytest.mark.parametrize(
+    "options",
+    [{"qos.guaranteed": "high", "qos.spot": "scavenger"}, {"queue.acme": "acme-{flavor}-{class}"}],
+)
+def test_where_classes_are_different_qos_or_queues_the_class_stays(options: dict[str, str]) -> None:
     running_as_spot(World())
-    Cluster.objects.update(options={"qos.guaranteed": "high", "qos.spot": "scavenger"})
+    Cluster.objects.update(options=options)
     raise_quota(64)
     assert commit().promoted == 0
 
