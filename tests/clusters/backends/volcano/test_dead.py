@@ -48,9 +48,12 @@ class Site(Bare):
         self.said: dict[str, tuple[int, str]] = {}
         super().__init__(config)
 
-    def backend(self, token: bytes = b"root-token", **options: str) -> VolcanoBackend:
+    def connection(self, token: bytes = b"root-token", **options: str) -> Connection:
         options = {"namespaces": "team, other", **options}
-        connection = Connection(self.name, "http://lab", token, "", options)
+        return Connection(self.name, "http://lab", token, "", options)
+
+    def backend(self, token: bytes = b"root-token", **options: str) -> VolcanoBackend:
+        connection = self.connection(token, **options)
         client = KubernetesClient(connection, transport=Dated(self.lab.cluster, self.said))
         return VolcanoBackend(client)
 
