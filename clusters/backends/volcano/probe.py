@@ -29,14 +29,17 @@ _FIXES = {
 
 # What nothing goes without, in the order of deploy/member/volcano/.
 NEEDED = (
-    *(Right(_BATCH, "jobs", verb) for verb in ("create", "get", "list", "patch", "delete")),
+    *(Right(_BATCH, "jobs", verb) for verb in ("create", "get", "list", "watch", "patch", "delete")),
     Right(_BUS, "commands", "create"),
-    Right(_SCHEDULING, "podgroups", "list"),
-    Right("", "nodes", "list", in_namespace=False),
-    Right("", "pods", "list", in_namespace=False),
-    Right(_SCHEDULING, "queues", "list", in_namespace=False),
-    Right(_TOPOLOGY, "hypernodes", "list", in_namespace=False),
-)
+    *(Right(_SCHEDULING, "podgroups", verb) for verb in ("list", "watch")),
+    *(
+        Right(group, kind, verb, in_namespace=False)
+        for group, kind in (
+            ("", "nodes"), ("", "pods"), (_SCHEDULING, "queues"), (_TOPOLOGY, "hypernodes"),
+        )
+        for verb in ("list", "watch")
+    ),
+)  # fmt: skip
 # What one capability needs, and how it is given.
 _MORE = (
     ("logs", Right("", "pods/log", "get"), "kubectl apply -n NAMESPACE -f deploy/member/volcano/tenant-logs.yaml"),

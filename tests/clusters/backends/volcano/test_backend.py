@@ -299,15 +299,15 @@ def test_a_probe_of_a_cluster_that_has_all(site: Site) -> None:
 def test_a_probe_tells_each_right_that_is_missing_and_where() -> None:
     """The account of deploy/member/volcano in one namespace, with one verb forgotten."""
     rights = [
-        ["batch.volcano.sh", "jobs", verb, "team"] for verb in ("create", "get", "list", "patch")
+        ["batch.volcano.sh", "jobs", verb, "team"]
+        for verb in ("create", "get", "list", "watch", "patch")
     ]
     rights += [["bus.volcano.sh", "commands", "create", "team"]]
-    rights += [["scheduling.volcano.sh", "podgroups", "list", "team"]]
-    rights += [["", kind, "list"] for kind in ("nodes", "pods")]
-    rights += [
-        ["scheduling.volcano.sh", "queues", "list"],
-        ["topology.volcano.sh", "hypernodes", "list"],
-    ]
+    for verb in ("list", "watch"):
+        rights += [["scheduling.volcano.sh", "podgroups", verb, "team"]]
+        rights += [["", kind, verb] for kind in ("nodes", "pods")]
+        rights += [["scheduling.volcano.sh", "queues", verb]]
+        rights += [["topology.volcano.sh", "hypernodes", verb]]
     config = lab_cluster()
     assert config.volcano is not None
     less = Token("less", "system:serviceaccount:muster:muster", rights)
