@@ -6,7 +6,6 @@ the counts of its pods are gone when it ends (volcano-observed 0). So the pods d
 it, those too that were seen once and are gone.
 """
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +21,7 @@ Json = Mapping[str, Any]
 
 VERSION, SAVED = "volcano.sh/job-version", "muster/checkpoint"
 STUCK_MS = 60_000
+READING_MS = 10_000  # what a reading takes at most: `gone_ms` is when it began
 # Reasons of a container that waits for an image that does not come.
 _NO_IMAGE = frozenset({
     "ErrImageNeverPull", "ErrImagePull", "ImageInspectError", "ImagePullBackOff", "InvalidImageName",
@@ -83,11 +83,12 @@ class PodSeen:
     def released_ms(self, ended_ms: int | None) -> int | None:
         """When it gave its GPUs back, as far as it is known yet.
 
-        What was only seen to be gone had gone by the end of its job (`ended_ms`, None = not yet).
+        What was only seen to be gone had gone by the end of its job (`ended_ms`, None = not yet); where
+        that came much later, as when Volcano's controllers were away, by the end of that reading.
         """
         if self.finished_ms is not None or self.gone_ms is None or ended_ms is None:
             return self.finished_ms
-        return min(self.gone_ms, ended_ms)
+        return min(self.gone_ms + READING_MS, ended_ms)
 
 
 def moment(text: object) -> int | None:
@@ -311,8 +312,12 @@ def _runs(
         if not stay:
             continue
         start_ms = min(pod.scheduled_ms for pod in stay if pod.scheduled_ms is not None)
-        by_ms = ended_ms if version == newest else sys.maxsize
-        ends = [pod.released_ms(by_ms) if not pod.holds else None for pod in stay]
+        ends = [
+            pod.released_ms(ended_ms if version == newest else pod.gone_ms)
+            if not pod.holds
+            else None
+            for pod in stay
+        ]
         known = [end for end in ends if end is not None]
         end_ms = max(known) if len(known) == len(stay) else ended_ms
         if end_ms is not None:
