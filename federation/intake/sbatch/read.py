@@ -9,6 +9,7 @@ from federation.intake.job import ForeignJob, in_order, made_of
 from federation.intake.place import Place
 from federation.intake.sbatch.arguments import Given, read_arguments
 from federation.intake.sbatch.fields import set_fields
+from federation.intake.sbatch.image import set_image
 from federation.intake.sbatch.lines import Lines, read_lines
 from federation.intake.sbatch.mistakes import warn_of_mistakes
 from federation.intake.sbatch.place import choose_flavors
@@ -55,6 +56,7 @@ def job_of(script: Script, place: Place) -> ForeignJob | tuple[FieldProblem, ...
     body, shape = _body(script, place, findings)
     if shape is not None:
         warn_of_mistakes(lines, shape, findings)
+        set_image(script.given, lines, shape, body, findings)
     return made_of(body, findings)
 
 

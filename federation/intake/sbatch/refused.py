@@ -12,10 +12,12 @@ _SHOWS = "With it sbatch prints something and submits nothing. Take it out."
 _NODES = "Muster pins whole gangs to nodes by itself."
 _HARDWARE = "It asks for a kind of node. Ask for a GPU model, with `--gres` or `?flavor=`."
 _OWN = "The cluster's admin decides it."
-_PYXIS = (
-    "Jobs with an image come with Kubernetes. Until then put the option on the `srun` line, where "
-    "the cluster has Pyxis."
+_HOST = (
+    "Kubernetes has no directories of the nodes. Put the option on the `srun` line, where the "
+    "cluster has Pyxis."
 )
+_MORE = "Put the option on the `srun` line, where the cluster has Pyxis."
+_POD = "A container of Kubernetes is such anyway."
 
 LATER: Final = (
     Option(
@@ -171,23 +173,28 @@ REFUSED: Final = (
     Option("wrap", "", _VALUE, _REFUSED, "A script and --wrap exclude each other."),
 )
 
+_IMAGE = (
+    "`run.image`, with the command of the body's one `srun` as `run.command`; without `run.script`, as "
+    "Slurm would not be told. On the `srun` line it is read, too, and the job is both. See the how-to."
+)
+
 PYXIS: Final = tuple(
-    Option(name, "", takes, _LATER, _PYXIS, versions="Pyxis")
-    for name, takes in (
-        ("container-entrypoint", _NONE),
-        ("container-env", _VALUE),
-        ("container-image", _VALUE),
-        ("container-mount-home", _NONE),
-        ("container-mounts", _VALUE),
-        ("container-name", _VALUE),
-        ("container-readonly", _NONE),
-        ("container-remap-root", _NONE),
-        ("container-save", _VALUE),
-        ("container-workdir", _VALUE),
-        ("container-writable", _NONE),
-        ("no-container-entrypoint", _NONE),
-        ("no-container-mount-home", _NONE),
-        ("no-container-remap-root", _NONE),
+    Option(name, "", takes, fate, words, versions="Pyxis")
+    for name, takes, fate, words in (
+        ("container-entrypoint", _NONE, _REFUSED, _MORE),
+        ("container-env", _VALUE, Fate.DROPPED, "A container has the job's variables."),
+        ("container-image", _VALUE, Fate.MAPPED, _IMAGE),
+        ("container-mount-home", _NONE, _REFUSED, _HOST),
+        ("container-mounts", _VALUE, _REFUSED, _HOST),
+        ("container-name", _VALUE, Fate.DROPPED, "Containers are not kept."),
+        ("container-readonly", _NONE, _REFUSED, _MORE),
+        ("container-remap-root", _NONE, _REFUSED, _MORE),
+        ("container-save", _VALUE, _REFUSED, _MORE),
+        ("container-workdir", _VALUE, Fate.MAPPED, "`run.workdir`, with `--container-image`."),
+        ("container-writable", _NONE, Fate.DROPPED, _POD),
+        ("no-container-entrypoint", _NONE, Fate.DROPPED, _POD),
+        ("no-container-mount-home", _NONE, Fate.DROPPED, _POD),
+        ("no-container-remap-root", _NONE, Fate.DROPPED, _POD),
     )
 )
 

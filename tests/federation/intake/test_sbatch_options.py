@@ -18,7 +18,7 @@ HEAD = "#!/bin/bash\n#SBATCH --gpus-per-node=8 --time=60\n"
 SHAPED = {
     "account", "begin", "constraint", "cpus-per-gpu", "cpus-per-task", "gpus", "gpus-per-node",
     "gpus-per-task", "gres", "mem", "mem-per-cpu", "mem-per-gpu", "mincpus", "nodes", "ntasks",
-    "ntasks-per-gpu", "ntasks-per-node",
+    "ntasks-per-gpu", "ntasks-per-node", "container-image", "container-workdir",
 }  # fmt: skip
 
 
