@@ -1,6 +1,8 @@
 """Volcano Jobs as people write them, each with the job or the refusal that it becomes."""
 
 import json
+import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -107,3 +109,39 @@ def test_flavors_that_the_caller_names_are_narrowed_by_the_resource() -> None:
     assert made.body["flavors"] == ["h100-sxm-80"]
     refused = read(DDP, asked=("ascend-910b",))
     assert [(one.pointer, one.code) for one in refused] == [("/lines/34", "flavor_not_accepted")]
+
+
+@pytest.mark.parametrize(("first", "index", "rank"), [(0, 0, "0"), (3, 0, "3"), (64, 2, "66")])
+def test_the_shell_before_a_command_sets_what_the_plugin_would(
+    first: int, index: int, rank: str
+) -> None:
+    command = '["sh", "-c", "echo $RANK of $WORLD_SIZE: $0 $1", "a b", "$(c)"]'
+    old = '["bash", "-c", "torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK train.py"]'
+    made = read(DDP.replace(old, command))
+    pod = {
+        "MUSTER_FIRST_RANK": str(first),
+        "VC_TASK_INDEX": str(index),
+        **made.body["environment"],
+    }
+    said = subprocess.run(  # noqa: S603 (our own words)
+        made.body["run"]["command"], env=pod, capture_output=True, text=True, check=True
+    )
+    assert said.stdout == f"{rank} of 4: a b $(c)\n"
+
+
+def test_a_worker_s_number_is_the_one_of_its_task() -> None:
+    old = "torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK train.py"
+    made = read(DDP.replace(old, "echo $VC_TASK_INDEX $VC_WORKER_NUM $VC_MASTER_HOSTS"))
+    said = []
+    for rank in range(3):
+        pod = {"MUSTER_FIRST_RANK": str(rank), "VC_TASK_INDEX": "0", "MASTER_ADDR": "m"}
+        said.append(
+            subprocess.run(  # noqa: S603 (our own words)
+                made.body["run"]["command"],
+                env={"PATH": os.environ["PATH"], **pod, **made.body["environment"]},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+        )
+    assert said == ["0 3 m\n", "0 3 m\n", "1 3 m\n"]
