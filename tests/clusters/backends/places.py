@@ -63,7 +63,7 @@ class VolcanoPlace:
     connection: Connection
     nodes: Sequence[str]
     queue: str
-    transport: Callable[[], httpx.BaseTransport]
+    transport: httpx.BaseTransport
     pause: Callable[[], None]
     made: list[VolcanoBackend] = field(default_factory=list)
 
@@ -72,13 +72,13 @@ class VolcanoPlace:
     ) -> Backend:
         options = {**self.connection.options, "mark": mark}
         client = KubernetesClient(
-            replace(self.connection, options=options), transport=transport or self.transport()
+            replace(self.connection, options=options), transport=transport or self.transport
         )
         self.made.append(VolcanoBackend(client))
         return self.made[-1]
 
     def losing(self) -> Backend:
-        return self.backend(LosesAnswers(self.transport(), is_job))
+        return self.backend(LosesAnswers(self.transport, is_job))
 
     def gang(self, label: str, nodes: int, seconds: int, exit_code: int = 0) -> Gang:
         command = ("bash", "-c", f"sleep {seconds}\nexit {exit_code}")
@@ -109,3 +109,4 @@ class VolcanoPlace:
     def close(self) -> None:
         for one in self.made:
             one.close()
+        self.transport.close()

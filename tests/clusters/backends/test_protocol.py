@@ -25,7 +25,7 @@ def test_simulated_volcano(scenario: Case) -> None:
         connection,
         home.nodes,
         "team-g",
-        lambda: Dated(home.lab.cluster, {}),
+        Dated(home.lab.cluster, {}),
         lambda: home.lab.wait(1),
     )
     scenario(place)
