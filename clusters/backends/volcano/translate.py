@@ -20,6 +20,9 @@ from clusters.core.gang import Gang
 
 FENCE, MARK = "muster/fence", "muster/mark"
 API = "batch.volcano.sh/v1alpha1"
+# How long a job that succeeded or failed stays readable; Volcano removes it then. What was aborted
+# it never removes, as that could be resumed.
+KEPT_S = 7 * 86_400
 # One task a node keeps ranks in order. A job is one object of at most 1.5 MB, so that a gang of more
 # nodes has tasks of several neighbours each, whose order among themselves is left to Volcano.
 MOST_TASKS = 64
@@ -55,6 +58,7 @@ def vcjob(gang: Gang, options: Mapping[str, str], cluster: str) -> Json:
         "priorityClassName": gang.service_class,
         "minAvailable": gang.shape.nodes,
         "maxRetry": 1,
+        "ttlSecondsAfterFinished": KEPT_S,
         "policies": [
             {"event": "PodEvicted", "action": "AbortJob"},
             {"event": "PodFailed", "action": "AbortJob"},

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from clusters.backends.volcano.backend import VolcanoBackend
 from clusters.backends.volcano.client import KubernetesClient
+from clusters.backends.volcano.translate import KEPT_S
 from clusters.backends.volcano.warm import forget
 from clusters.core.backend import BackendError, Connection
+from clusters.core.container import Container
 from clusters.core.observation import GangSeen, GangState, NodeState, Observation
 from simulator.inprocess import InProcess
 from tests.clusters.backends.volcano.test_simulated import gang
@@ -195,6 +197,26 @@ def test_a_pod_that_is_killed_between_two_looks_is_told_by_its_end(site: Site) -
     after = site.job(300)
     assert after.state.is_final
     assert [(run.start_ms, run.gpus) for run in after.runs] == [(before.started_ms, 16)]
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_job_that_goes_before_its_end_was_read_is_there_no_more(
+    site: Site, by_hand: bool
+) -> None:
+    """By hand, or by Volcano a week after it succeeded or failed; its node is free."""
+    brief = Container("train:1", ("sh", "-c", "sleep 20"))
+    site.backend().submit(replace(gang(site.nodes[0]), container=brief))
+    assert site.job(6).state is GangState.RUNNING
+    if by_hand:
+        site.lab.client.delete(f"{JOBS}/{FENCE}")
+        site.lab.wait(400)
+    else:
+        site.lab.wait(KEPT_S - 60)
+        assert FENCE in {job["metadata"]["name"] for job in site.lab.get(JOBS)["items"]}
+        site.lab.wait(400)
+    seen = site.observe()
+    assert (seen.gangs, seen.namesakes, seen.foreign.gpus) == ((), (), {})
+    assert site.lab.get(PODS)["items"] == []
 
 
 def test_a_job_of_the_same_name_has_pods_of_its_own(site: Site) -> None:
