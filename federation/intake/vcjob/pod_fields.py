@@ -87,7 +87,16 @@ _CARRIED = (
     *left(
         f"{TEMPLATE}metadata.",
         Fate.CARRIED,
-        (("creationTimestamp", _SERVER), ("name", "Volcano names pods itself.")),
+        (
+            ("creationTimestamp", _SERVER),
+            ("generateName", "Volcano names pods itself."),
+            ("generation", _SERVER),
+            ("managedFields", _SERVER),
+            ("name", "Volcano names pods itself."),
+            ("resourceVersion", _SERVER),
+            ("selfLink", _SERVER),
+            ("uid", _SERVER),
+        ),
     ),
 )
 
@@ -166,6 +175,8 @@ _REFUSED = (
         f"{TEMPLATE}metadata.",
         Fate.REFUSED,
         (
+            ("deletionGracePeriodSeconds", "It is of a pod that is being deleted. Take it out."),
+            ("deletionTimestamp", "It is of a pod that is being deleted. Take it out."),
             ("finalizers", "A finalizer would keep the pods from going away. Take it out."),
             ("ownerReferences", "The pods belong to their job. Take it out."),
         ),
