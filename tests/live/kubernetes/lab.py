@@ -23,6 +23,7 @@ Json = dict[str, Any]
 
 PATHS = {
     "Namespace": "/api/v1/namespaces",
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
