@@ -30,7 +30,8 @@ def fleet(
         for number in range(count)
     }
     with simulated(directory, **configured) as clusters:
-        devices = dict.fromkeys(clusters, ("h100", flavor))
+        device = "nvidia.com/gpu:h100" if settings_.get("kind") == "volcano" else "h100"
+        devices = dict.fromkeys(clusters, (device, flavor))
         yield make_world(clusters, devices, gpus=count * nodes * 8)
 
 

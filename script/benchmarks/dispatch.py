@@ -20,24 +20,31 @@ PROCESSES = ("arbiter", "worker-dispatch", "worker-observe", "beat")
 ANSWER_MS = 20
 LONGEST_S = 300
 SETTLE_S = 5
+_IMAGE = {"image": "trainer:1", "command": ["sleep", "3600"]}
+# What a forwarded job asks of a cluster, counted apart from the rest.
+_COUNTED = {
+    "slurm": ("/job/submit$", "/v0.0.38/jobs$", r"/job/\d+$", "/(diag|nodes)$"),
+    "volcano": ("/namespaces/team/jobs$", "/namespaces/team/jobs/", "/pods$", "/nodes$"),
+}
 
 
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="script/bench dispatch", description=__doc__)
-    parser.add_argument("--backend", choices=("slurm",), default="slurm")
+    parser.add_argument("--backend", choices=("slurm", "volcano"), default="slurm")
     parser.add_argument("--jobs", type=int, default=1_000)
     parser.add_argument("--clusters", type=int, default=10)
     return parser.parse_args()
 
 
-def queue_jobs(world: Any, count: int) -> float:
+def queue_jobs(world: Any, count: int, backend: str) -> float:
     """Queues one-node jobs that outlast the benchmark; when that was committed (epoch seconds)."""
     from django.db import transaction
 
     from federation.services.submit import MOST_JOBS, submit_jobs
 
-    spec = world.spec(nodes=1, gpus=8, seconds=3600)
+    more = {"run": _IMAGE} if backend == "volcano" else {"seconds": 3600}
+    spec = world.spec(nodes=1, gpus=8, **more)
     now = datetime.now(UTC)  # noqa: TID251 (the edge)
     with transaction.atomic():
         for first in range(0, count, MOST_JOBS):
@@ -72,23 +79,25 @@ def calls_per_job(world: Any, jobs: int) -> dict[str, float]:
     return {path: round(count / jobs, 3) for path, count in hits.items()}
 
 
-def measure(jobs: int, clusters: int, directory: Path) -> tuple[Mapping[str, Any], dict[str, Any]]:
+def measure(
+    jobs: int, clusters: int, backend: str, directory: Path
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
     """Metrics and context of one run."""
     from script.benchmarks._fleet import Costs, fleet, running, wait_for
 
     nodes = -(-jobs // clusters) + 4
     with (
-        fleet(directory, clusters, nodes=nodes, tiers=[]) as world,
+        fleet(directory, clusters, nodes=nodes, tiers=[], kind=backend) as world,
         running(directory, *PROCESSES) as stack,
     ):
         costs = Costs(stack)
         time.sleep(SETTLE_S)  # imports, first readings
         for cluster in world.simulated.values():
             cluster.control("faults/add", kind="delay_before", ms=ANSWER_MS, times=None)
-            for path in ("/job/submit$", "/v0.0.38/jobs$", r"/job/\d+$", "/(diag|nodes)$"):
+            for path in _COUNTED[backend]:
                 cluster.control("faults/add", kind="delay_before", path=path, ms=0, times=None)
         costs.begin()
-        began_s = queue_jobs(world, jobs)
+        began_s = queue_jobs(world, jobs, backend)
         wait_for(lambda: answered() >= jobs, within_s=LONGEST_S, what="all orders answered")
         wall_s = last_answer() - began_s
         spent = costs.so_far()
@@ -115,7 +124,7 @@ def main() -> None:
     """Measure and print."""
     chosen = options()
     with scratch_database(), tempfile.TemporaryDirectory(prefix="muster-dispatch-") as directory:
-        metrics, context = measure(chosen.jobs, chosen.clusters, Path(directory))
+        metrics, context = measure(chosen.jobs, chosen.clusters, chosen.backend, Path(directory))
     report("dispatch", metrics, {**context, "backend": chosen.backend})
 
 
