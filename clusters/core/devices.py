@@ -55,6 +55,12 @@ def words(value: str) -> list[str]:
     return [part.strip() for part in value.split(",")]
 
 
+def resource_of(options: Mapping[str, str], device: str) -> str:
+    """The resource of a device: the named one's, else what stands before the model."""
+    named = (one.resource for one in devices_of(options) if one.name == device)
+    return next(named, device.partition(":")[0])
+
+
 def devices_of(options: Mapping[str, str]) -> tuple[Device, ...]:
     """The devices that the options name: the one with the most labels first, then by name."""
     found = []

@@ -52,7 +52,7 @@ CHANGEABLE = (Drift.MISSING, Drift.DIFFERS)
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A flavor on the cluster: its GRES type there, and how many GPUs of it the cluster has."""
+    """A flavor on the cluster: its GRES type or resource there, and how many GPUs of it there are."""
 
     flavor: str
     device: str
@@ -95,17 +95,26 @@ class Charges:
     """Who is charged to which account: tenants by account, and those that no account is named for.
 
     The latter are charged to the default account of whoever submits; `defaults` are the default
-    accounts of all who may.
+    accounts of all who may. `flavors` are those that an account takes, where it is not all: a Volcano
+    queue, which is an account here, may be of one.
     """
 
     named: Mapping[str, frozenset[UUID]]
     unnamed: frozenset[UUID]
     defaults: frozenset[str]
+    flavors: Mapping[str, frozenset[str]] | None = None
 
     def of(self, accounts: Collection[str]) -> frozenset[UUID]:
         """Every tenant that some of these accounts may be charged for."""
         found = frozenset[UUID]().union(*(self.named.get(one, ()) for one in accounts))
         return found | self.unnamed if self.defaults & set(accounts) else found
+
+    def taken(self, place: Place, accounts: Collection[str]) -> Place:
+        """The place with the flavors that some of these accounts take."""
+        if self.flavors is None:
+            return place
+        taken = frozenset[str]().union(*(self.flavors.get(one, ()) for one in accounts))
+        return replace(place, served=tuple(s for s in place.served if s.flavor in taken))
 
 
 def most_held(
@@ -242,7 +251,8 @@ def wanted_limits(
             ),
             default=0,
         )
-        most[served.device] = max(min(bound, served.gpus), used)
+        bounded = max(min(bound, served.gpus), used)
+        most[served.device] = most.get(served.device, 0) + bounded  # flavors may share a resource
     typed = {resource_of(device): gpus for device, gpus in most.items()}
     if all(resource in counted for resource in typed) or ANY_GPU not in counted:
         return typed
@@ -333,8 +343,8 @@ def mirror(
             for one in seen.holders
             if not one.user and account in accounts_above(one.account, seen.holders)
         }
-        tenants = charges.of({account} | below)
-        wanted = wanted_limits(tables, uses, lineages, tenants, place, seen.counted)
+        tenants, here = charges.of({account} | below), charges.taken(place, {account} | below)
+        wanted = wanted_limits(tables, uses, lineages, tenants, here, seen.counted)
         for line in drift_of(account, wanted, seen):
             key = line.account, line.user, line.resource
             if line.drift is Drift.FOREIGN:

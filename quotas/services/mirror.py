@@ -14,7 +14,10 @@ from uuid import UUID
 from clusters.backends import connect
 from clusters.core.backend import Backend, BackendError, BackendRejectedError
 from clusters.core.charging import PREFIX, charge_of
+from clusters.core.devices import resource_of
 from clusters.core.limits import LimitsSeen, Obstacle
+from clusters.core.queueing import CLASSES, queue_of
+from clusters.core.queueing import PREFIX as QUEUE
 from clusters.models import Cluster, ClusterAccount, ClusterFlavor, Node
 from clusters.selectors.connection import connection_of
 from kit.errors import ConflictError, MusterError
@@ -26,6 +29,8 @@ from quotas.selectors import grants_from, rows_as_set
 from quotas.services.tables import need_why
 from tenancy.models import Tenant, User
 from tenancy.services.records import write_audit
+
+DEFAULT_QUEUE = "default"  # where Volcano puts a job that names none
 
 
 class LimitsSilentError(MusterError):
@@ -235,7 +240,7 @@ def _look(member: Backend, cluster: Cluster, uses: Sequence[Use], now: datetime)
             sorted(
                 name
                 for name in cluster.options
-                if name.startswith(PREFIX) and name.removeprefix(PREFIX) not in paths.values()
+                if name.startswith((PREFIX, QUEUE)) and name.partition(".")[2] not in paths.values()
             )
         ),
     )
@@ -261,6 +266,8 @@ def _tables(now: datetime) -> tuple[tuple[QuotaRow, ...], list[tuple[QuotaRow, .
 
 
 def _charges(cluster: Cluster, paths: Mapping[UUID, str], seen: LimitsSeen) -> Charges:
+    if cluster.backend == "volcano":
+        return _queues(cluster, paths)
     named: dict[str, set[UUID]] = {}
     for tenant, path in paths.items():
         named.setdefault(charge_of(cluster.options, path), set()).add(tenant)
@@ -269,6 +276,29 @@ def _charges(cluster: Cluster, paths: Mapping[UUID, str], seen: LimitsSeen) -> C
     defaults = {one.account for one in seen.holders if one.is_default and one.user in ours}
     return Charges(
         {account: frozenset(held) for account, held in named.items()}, unnamed, frozenset(defaults)
+    )
+
+
+def _queues(cluster: Cluster, paths: Mapping[UUID, str]) -> Charges:
+    """The queues that options name, with every tenant and flavor whose jobs go there."""
+    tenants: dict[str, set[UUID]] = {}
+    flavors: dict[str, set[str]] = {}
+    named: set[str] = set()
+    unnamed: set[UUID] = set()
+    for flavor, own in ClusterFlavor.objects.filter(cluster=cluster).values_list("flavor", "queue"):
+        for tenant, path in paths.items():
+            for service_class in CLASSES:
+                queue = queue_of(cluster.options, path, flavor, service_class)
+                named.update(filter(None, (queue,)))
+                unnamed.update(() if queue else (tenant,))
+                queue = queue or own or DEFAULT_QUEUE
+                tenants.setdefault(queue, set()).add(tenant)
+                flavors.setdefault(queue, set()).add(flavor)
+    return Charges(
+        {queue: frozenset(tenants[queue]) for queue in named},
+        frozenset(unnamed),
+        frozenset(),
+        {queue: frozenset(held) for queue, held in flavors.items()},
     )
 
 
@@ -283,5 +313,12 @@ def _place(cluster: Cluster) -> Place:
     served = ClusterFlavor.objects.filter(cluster=cluster).order_by("flavor_id")
     return Place(
         cluster.id,
-        tuple(Served(one.flavor_id, one.device, gpus[one.device]) for one in served),
+        tuple(Served(one.flavor_id, _counted_as(cluster, one), gpus[one.device]) for one in served),
     )
+
+
+def _counted_as(cluster: Cluster, flavor: ClusterFlavor) -> str:
+    """What a limit on the flavor's GPUs is on: on Kubernetes their resource, whatever the model."""
+    if cluster.backend == "volcano":
+        return resource_of(cluster.options, flavor.device)
+    return flavor.device

@@ -8,12 +8,12 @@ import yaml
 
 DIRECTORY = Path("deploy/member/volcano")
 MANIFESTS = sorted(DIRECTORY.glob("*.yaml"))
-OPTIONAL = {"tenant-logs", "tenant-eviction"}
+OPTIONAL = {"tenant-logs", "tenant-eviction", "queues"}
 
 # As observed on a running Volcano: with less a call of a broker is refused.
 EVERYWHERE = {
     ("", "nodes"): {"list", "watch"},
-    ("", "pods"): {"list"},
+    ("", "pods"): {"list", "watch"},
     ("scheduling.volcano.sh", "queues"): {"list", "watch"},
     ("topology.volcano.sh", "hypernodes"): {"list", "watch"},
     ("scheduling.k8s.io", "priorityclasses"): {"list"},
@@ -25,6 +25,7 @@ IN_NAMESPACES = {
     ("", "pods"): {"list", "watch", "patch", "delete"},
     ("", "events"): {"list", "watch"},
 }
+EVERYWHERE_IF_WANTED = {("scheduling.volcano.sh", "queues"): {"patch"}}
 IF_WANTED = {("", "pods/log"): {"get"}, ("", "pods/eviction"): {"create"}}
 
 
@@ -51,7 +52,8 @@ def rights(roles: list[dict[str, Any]]) -> dict[tuple[str, str], set[str]]:
 def test_the_rights_are_the_least_set() -> None:
     plain = [path for path in MANIFESTS if path.stem not in OPTIONAL]
     wanted = [path for path in MANIFESTS if path.stem in OPTIONAL]
-    assert rights(of_kind("ClusterRole", MANIFESTS)) == EVERYWHERE
+    assert rights(of_kind("ClusterRole", plain)) == EVERYWHERE
+    assert rights(of_kind("ClusterRole", wanted)) == EVERYWHERE_IF_WANTED
     assert rights(of_kind("Role", plain)) == IN_NAMESPACES
     assert rights(of_kind("Role", wanted)) == IF_WANTED
 
@@ -60,7 +62,8 @@ def test_the_rights_are_the_least_set() -> None:
 def test_nothing_else_is_made(path: Path) -> None:
     kinds = {document["kind"] for document in documents(path)}
     cluster = {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"}
-    assert kinds == (cluster if path.stem == "cluster" else {"Role", "RoleBinding"})
+    queues = {"ClusterRole", "ClusterRoleBinding"}
+    assert kinds == {"cluster": cluster, "queues": queues}.get(path.stem, {"Role", "RoleBinding"})
 
 
 def test_each_role_is_given_to_the_one_account() -> None:

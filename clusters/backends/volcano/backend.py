@@ -6,8 +6,9 @@ from typing import Any
 from clusters.backends.volcano.client import KubernetesClient, path_of
 from clusters.backends.volcano.dead import stranded
 from clusters.backends.volcano.errors import EXISTS, GONE
+from clusters.backends.volcano.limits import limit_command, read_limits, set_limits
 from clusters.backends.volcano.probe import probe, unreached
-from clusters.backends.volcano.translate import FENCE, MARK, owner_mark, vcjob
+from clusters.backends.volcano.translate import FENCE, MARK, owner_mark, rank, vcjob
 from clusters.backends.volcano.warm import warm
 from clusters.core.backend import (
     NOT_RUNNING,
@@ -185,7 +186,9 @@ class VolcanoBackend:
         """The end of what each of its first pods wrote, under the pod's name."""
         told = []
         for space in self._namespaces:
-            for pod in sorted(self._pods(space, fence), key=_rank)[:MOST_LOGS]:
+            for pod in sorted(
+                self._pods(space, fence), key=lambda pod: rank(pod["metadata"]["name"])
+            )[:MOST_LOGS]:
                 name = pod["metadata"]["name"]
                 path = f"{path_of(CORE, 'pods', space, name)}/log"
                 end = self._client.text(path, tailLines=LOG_LINES, limitBytes=LOG_BYTES)
@@ -193,16 +196,16 @@ class VolcanoBackend:
         return "\n".join(told)
 
     def limits(self) -> LimitsSeen:
-        """Limits of queues are not read (capability `limits` is off)."""
-        raise BackendRejectedError("limits of queues are not read", code="not_supported")
+        """The most GPUs that each queue may hold; see `limits`."""
+        return read_limits(self._client)
 
     def set_limits(self, wanted: Mapping[str, Mapping[str, int]], name: str) -> dict[str, str]:
-        """Limits of queues are not set (capability `limits` is off)."""
-        raise BackendRejectedError("limits of queues are not set", code="not_supported")
+        """Set those of queues, which are the accounts here (capability `limits`)."""
+        return set_limits(self._client, wanted)
 
     def limit_command(self, name: str, account: str, gpus: Mapping[str, int]) -> str:
-        """There is none, as no limit is read."""
-        return ""
+        """What an admin of the cluster types to set the same by hand."""
+        return limit_command(account, gpus)
 
     def drain(self, nodes: Sequence[str], reason: str) -> None:
         """Cordon nodes: what runs there goes on. The reason stands in an annotation."""
@@ -249,10 +252,3 @@ class VolcanoBackend:
 def _runs(pod: Mapping[str, Any]) -> bool:
     is_going = bool(pod["metadata"].get("deletionTimestamp"))
     return not is_going and (pod.get("status") or {}).get("phase") == "Running"
-
-
-def _rank(pod: Mapping[str, Any]) -> tuple[int, str]:
-    """Where a pod stands: `<fence>-r<task>-<index>`."""
-    name = str(pod["metadata"]["name"])
-    task, _, index = name.rpartition("-r")[2].partition("-")
-    return (int(task) * 1000 + int(index) if (task + index).isdecimal() else 0), name

@@ -46,6 +46,7 @@ _MORE = (
     ("drain", Right("", "nodes", "patch", in_namespace=False), "allow the account to patch nodes, or cordon by hand"),
     ("signal", Right("", "pods", "patch"), "kubectl apply -n NAMESPACE -f deploy/member/volcano/tenant.yaml"),
     ("force_delete", Right("", "pods", "delete"), "kubectl apply -n NAMESPACE -f deploy/member/volcano/tenant.yaml"),
+    ("limits", Right(_SCHEDULING, "queues", "patch", in_namespace=False), "kubectl apply -f deploy/member/volcano/queues.yaml"),
 )  # fmt: skip
 
 
@@ -79,7 +80,6 @@ def probe(
         Finding(
             "reclassify", True, "a job may get another priority class; running pods keep theirs"
         ),
-        Finding("limits", False, "quotas are not mirrored to Volcano's queues", "none yet"),
     )
     return ProbeReport(str(version.get("gitVersion", "")), f"{_BATCH}/v1alpha1", skew, findings)
 

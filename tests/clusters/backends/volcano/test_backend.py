@@ -291,7 +291,7 @@ def test_a_probe_of_a_cluster_that_has_all(site: Site) -> None:
     report = site.backend().probe(0)
     assert (report.version[:2], report.api) == ("v1", "batch.volcano.sh/v1alpha1")
     off = {one.capability for one in report.findings if not one.is_on}
-    assert off == {"limits"}
+    assert off == set()
     assert all(one.fix for one in report.findings if not one.is_on)
     assert report.capabilities["devices"]
 
@@ -319,6 +319,7 @@ def test_a_probe_tells_each_right_that_is_missing_and_where() -> None:
         "it may not delete jobs in team",
     )
     assert not found["drain"].is_on
+    assert (found["limits"].is_on, "queues.yaml" in found["limits"].fix) == (False, True)
     # its jobs in the other namespace cannot even be listed
     (told,) = findings(site, b"less").values()
     assert (told.is_on, "deploy/member/volcano" in told.fix) == (False, True)
