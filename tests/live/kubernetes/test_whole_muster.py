@@ -14,8 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
-from clusters.models import Cluster
-from tenancy.services.access import create_token
+from clusters.models import Cluster, Flavor
+from quotas.services.rows import set_quota
+from tenancy.models import Role
+from tenancy.services.access import create_token, set_member
 from tenancy.services.people import create_person
 from tests import make as rows
 from tests.live.kubernetes.lab import LabCluster, apply, eventually, path_of
@@ -28,6 +30,7 @@ pytestmark = [pytest.mark.live, pytest.mark.django_db(transaction=True)]
 FLAVOR = "h100-sxm-80"
 PRICE = 2_000_000_000  # nano-units per GPU-hour of what is guaranteed, as `make_world` sets it
 TIMELINE = ["queued", "dispatching", "pending", "running", "succeeded"]
+GRACE = {"signal": "USR1", "grace": 1}
 Json = dict[str, Any]
 
 
@@ -85,12 +88,27 @@ class Muster:
         answer = self.person.get(f"/jobs/{job}/events")
         return [row["kind"].removeprefix("job.") for row in answer.json()["items"]]
 
+    def vcjobs(self) -> list[str]:
+        """The names of the jobs in the namespace that have not ended."""
+        found = self.kubernetes.get(path_of("Job", self.namespace)).json()["items"]
+        alive = [one for one in found if _phase(one) not in ("Completed", "Aborted", "Failed")]
+        return sorted(one["metadata"]["name"] for one in alive)
+
     def pods(self, fence: str) -> list[Json]:
         answer = self.kubernetes.get(
             path_of("Pod", self.namespace), params={"labelSelector": f"muster/fence={fence}"}
         )
         found: list[Json] = answer.json()["items"]
         return sorted(found, key=lambda pod: pod["spec"]["nodeName"])
+
+    def holds_nodes(self) -> bool:
+        """Whether a pod of the namespace has not ended."""
+        found = self.kubernetes.get(path_of("Pod", self.namespace)).json()["items"]
+        return any(pod["status"]["phase"] in ("Pending", "Running") for pod in found)
+
+
+def _phase(vcjob: Json) -> str:
+    return str(vcjob.get("status", {}).get("state", {}).get("phase", ""))
 
 
 @pytest.fixture
@@ -121,6 +139,9 @@ def muster(
             token = request_token(admin, 3600).json()["status"]["token"]
             join(made, gamma, token)
             yield made
+    for name in made.vcjobs():  # of a test that failed: the next one needs the nodes
+        admin.delete(f"{path_of('Job', fleet)}/{name}")
+    eventually(lambda: not made.holds_nodes(), "no pod is left", within_s=60)
 
 
 def join(muster: Muster, gamma: LabCluster, token: str) -> None:
@@ -237,3 +258,59 @@ def test_what_drains_gives_its_waiting_jobs_to_the_other_world(muster: Muster) -
     assert muster.until(third, "running")["attempt"]["cluster"] == "gamma"
     muster.person.post(f"/jobs/{third}/cancel")
     muster.until(third, "cancelled")
+
+
+def borrower(muster: Muster) -> str:
+    """A tenant that is owed nothing, and may use what others leave idle; its path."""
+    now = utc_now()
+    tenant = rows.tenant("acme/language")
+    set_member(actor=None, tenant=tenant, user=muster.world.user, role=Role.SUBMITTER, now=now)
+    set_quota(
+        actor=None, tenant=tenant, flavor=Flavor.objects.get(name=FLAVOR), cluster=None,
+        guaranteed=0, borrowing_limit=None, expected_revision=None, why="test", now=now,
+    )  # fmt: skip
+    return str(tenant.path)
+
+
+@pytest.mark.parametrize("topology", [{}, {"topology": {"required": "leaf"}}], ids=str)
+def test_an_owner_takes_back_one_gang_where_volcano_would_break_two_or_three(
+    muster: Muster, topology: Json
+) -> None:
+    """The scene of volcano-observed 10: four spot gangs of four nodes, and a fifth that is owed."""
+    tenant = borrower(muster)
+    spot: Json = {"tenant": tenant, "class": "spot", "checkpoint": GRACE}
+    lent = [muster.submit(4, image(600), **spot) for _ in range(4)]
+    for job in lent:
+        muster.until(job, "running")
+    owed = muster.submit(4, image(1), **{"class": "guaranteed"}, **topology)
+    held = set(muster.until(owed, "succeeded")["attempt"]["nodes"])
+    broken = []
+    for job in lent:
+        first = muster.person.get(f"/jobs/{job}/attempts").json()["items"][0]
+        if first["end_cause"]:
+            assert (first["end_cause"], set(first["nodes"])) == ("reclaimed", held)
+            broken.append(job)
+    assert len(broken) == 1
+    muster.until(broken[0], "running")  # again, once what was owed is done
+    for job in lent:
+        muster.person.post(f"/jobs/{job}/cancel")
+    for job in lent:
+        muster.until(job, "cancelled")
+
+
+def test_a_worker_that_is_killed_while_it_submits_leaves_one_job_of_each_name(
+    muster: Muster,
+) -> None:
+    """It dies as soon as the server has the first of them: some are made and not yet answered."""
+    jobs = [muster.submit(1, image(600), checkpoint=GRACE) for _ in range(8)]
+    eventually(lambda: bool(muster.vcjobs()), "the first one is made", within_s=60)
+    muster.stack.restart("worker-dispatch")
+    for job in jobs:
+        muster.until(job, "running")
+    fences = [muster.job(job)["attempt"]["fence"] for job in jobs]
+    assert sorted(fences) == muster.vcjobs()
+    assert {muster.job(job)["attempt"]["number"] for job in jobs} == {1}
+    for job in jobs:
+        muster.person.post(f"/jobs/{job}/cancel")
+    for job in jobs:
+        muster.until(job, "cancelled")
