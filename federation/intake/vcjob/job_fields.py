@@ -112,7 +112,10 @@ _DROPPED = left(
         ("metadata.namespace", "Jobs run in the namespace of your account on each cluster."),
         ("spec.queue", "Muster chooses the cluster, and its admin says which queue serves whom."),
         ("spec.runningEstimate", "It is a hint to Volcano. The limit is `activeDeadlineSeconds`."),
-        ("spec.ttlSecondsAfterFinished", "Muster removes its objects when it has read their end."),
+        (
+            "spec.ttlSecondsAfterFinished",
+            "Muster keeps what ended for a week, so that its logs can be read.",
+        ),
         ("spec.tasks[].dependsOn", "All pods of a gang start together."),
         ("spec.tasks[].maxRetry", "Muster starts gangs again as a whole: `spec.maxRetry`."),
         ("spec.tasks[].topologyPolicy", "How GPUs and cores pair within a node is its admin's."),
