@@ -15,7 +15,14 @@ _VARIABLES: Final = frozenset(
     }
 )  # fmt: skip
 _PREFIXES: Final = ("MUSTER_", "PET_")
-_OF_JOB: Final = ("queue", "priorityClassName", "maxRetry", "policies", "plugins")
+_OF_JOB: Final = (
+    "queue",
+    "priorityClassName",
+    "maxRetry",
+    "policies",
+    "plugins",
+    "ttlSecondsAfterFinished",
+)
 _OF_POD: Final = (
     "affinity", "automountServiceAccountToken", "restartPolicy", "securityContext",
     "terminationGracePeriodSeconds", "tolerations",
