@@ -49,6 +49,10 @@ class Program:
     gid: int | None = None
 
 
+# A parent that died before the kernel was asked sends nothing any more: then it does not begin.
+STILL_OURS = 'test "$PPID" -eq "$0" && exec "$@"'
+
+
 def bound_to_parent(argv: Sequence[str], stop_signal: signal.Signals) -> list[str]:
     """Return the command that has the kernel send `stop_signal` to it when its parent dies.
 
@@ -63,7 +67,7 @@ def bound_to_parent(argv: Sequence[str], stop_signal: signal.Signals) -> list[st
     if os.path.basename(argv[0]) == "unshare":
         inside = list(argv).index("--") + 1
         return [*argv[:inside], *guard, *argv[inside:]]
-    return [*guard, *argv]
+    return [*guard, "/bin/sh", "-c", STILL_OURS, str(os.getpid()), *argv]
 
 
 def describe_exit(code: int) -> str:
