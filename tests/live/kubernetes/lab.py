@@ -105,6 +105,8 @@ def apply(client: httpx.Client, manifest: Json, namespace: str = "") -> Json:
     """Server-side apply, as `kubectl apply -n NAMESPACE` with one document."""
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     within = manifest["metadata"].get("namespace", namespace)
+    if kind == "Namespace":  # one of the name that still goes would take ours with it
+        eventually(lambda: not _goes(client, name), f"the old namespace {name} is gone")
     answer = client.patch(
         f"{path_of(kind, within)}/{name}",
         params={"fieldManager": "test", "force": "true"},
@@ -113,6 +115,11 @@ def apply(client: httpx.Client, manifest: Json, namespace: str = "") -> Json:
     )
     assert answer.status_code in (200, 201), answer.text
     return dict(answer.json())
+
+
+def _goes(client: httpx.Client, namespace: str) -> bool:
+    told = client.get(f"{path_of('Namespace')}/{namespace}").json()
+    return "deletionTimestamp" in told.get("metadata", {})
 
 
 def make(client: httpx.Client, manifest: Json, namespace: str = "") -> Json:

@@ -54,8 +54,9 @@ def rights_of(rule: Json, role: Json) -> list[Right]:
 
 
 RIGHTS = [right for role in ROLES for rule in role["rules"] for right in rights_of(rule, role)]
-# Pods are listed in a namespace by either of two rules: an admin may want to take one of them out.
+# Pods are listed and watched in a namespace by either of two rules: an admin may want to take one of them out.
 LIST_PODS = Right("", "pods", "list", everywhere=False)
+WATCH_PODS = Right("", "pods", "watch", everywhere=False)
 LIST_ALL_PODS = Right("", "pods", "list", everywhere=True)
 
 
@@ -177,7 +178,7 @@ def test_without_it_exactly_what_needs_it_is_refused(
     admin: httpx.Client, broker: Broker, less: Json, taken: set[Right]
 ) -> None:
     whole_role = next(role for role in ROLES if same(role, less))
-    expected = taken - {LIST_PODS}
+    expected = taken - {LIST_PODS, WATCH_PODS}
     sentinel = next(iter(expected), None)
     apply(admin, less, broker.namespace)
     try:
