@@ -1,8 +1,18 @@
-"""Which of a cluster's own accounts a tenant's jobs are charged to there: options `charge.*`."""
+"""What a cluster's options say of a tenant; and which account its jobs are charged to: `charge.*`."""
 
 from collections.abc import Mapping
 
 PREFIX = "charge."
+
+
+def nearest(options: Mapping[str, str], prefix: str, path: str) -> str:
+    """The value of the nearest of `<prefix><tenant>`, from the tenant itself to the root; "" = none."""
+    here = path
+    while here:
+        if found := options.get(f"{prefix}{here}"):
+            return found
+        here = here.rpartition("/")[0]
+    return ""
 
 
 def charge_of(options: Mapping[str, str], path: str) -> str:
@@ -10,9 +20,4 @@ def charge_of(options: Mapping[str, str], path: str) -> str:
 
     The nearest of `charge.<tenant>` counts, from the tenant itself to the root, then `charge`.
     """
-    here = path
-    while here:
-        if found := options.get(f"charge.{here}"):
-            return found
-        here = here.rpartition("/")[0]
-    return options.get("charge", "")
+    return nearest(options, "charge.", path) or options.get("charge", "")

@@ -7,6 +7,7 @@ reclaimable sibling of each for spot: `vision-{flavor}-{class}`.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from clusters.core.charging import nearest
 from clusters.core.observation import Observation
 from kit.errors import FieldProblem
 
@@ -26,12 +27,7 @@ def queue_of(options: Mapping[str, str], path: str, flavor: str, service_class: 
 
     The nearest of `queue.<tenant>` counts, from the tenant itself to the root.
     """
-    here = path
-    while here:
-        if found := options.get(f"queue.{here}"):
-            return _filled(found, flavor, service_class)
-        here = here.rpartition("/")[0]
-    return ""
+    return _filled(nearest(options, "queue.", path), flavor, service_class)
 
 
 def tells_classes_apart(options: Mapping[str, str]) -> bool:

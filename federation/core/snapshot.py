@@ -32,7 +32,7 @@ class Ask:
 
     `signalled`: it is to get a checkpoint signal (read only where a cluster cannot pass one).
     `saved_in` is the store that holds the checkpoint it resumes from, "" = it has none, or anywhere.
-    `forms` are those in which it can be started; `claims` its volumes there, `:ro` = only read.
+    `forms` are those in which it can be started.
 
     `avoid_nodes` are "cluster/node", or "cluster/*" for a cluster that refused the job: it is taken
     only when there is no other. Nodes are avoided only while the gang could do without them. Tiers are the federation's, "" = any. Empty `only_clusters`
@@ -51,7 +51,6 @@ class Ask:
     signalled: bool = False
     saved_in: str = ""
     forms: tuple[str, ...] = (SCRIPT,)
-    claims: tuple[str, ...] = ()
 
     def allows(self, cluster: str) -> bool:
         """Whether the job's owner lets it go to that cluster."""

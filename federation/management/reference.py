@@ -135,7 +135,7 @@ def options_page() -> str:
 
 _FATES: Mapping[Fate, str] = {
     Fate.MAPPED: "Mapped: a field of the job",
-    Fate.CARRIED: "Carried: reaches Slurm in another way, or says nothing about the job",
+    Fate.CARRIED: "Carried: kept in another way, or says nothing about the job",
     Fate.DROPPED: "Dropped: the job goes without, and the answer names it",
     Fate.LATER: "Not yet: refused with `not_supported`",
     Fate.REFUSED: "Refused, with the reason",
@@ -186,7 +186,6 @@ def vcjob_page() -> str:
     ]
     for fate, title in _FATES.items():
         rows = [f"| `{f.path}` | {_cell(f.words)} |" for f in FIELDS.values() if f.fate is fate]
-        title = title.replace("reaches Slurm in another way", "kept in another way")
         if rows:
             lines += ["", f"## {title}", "", "| field | what becomes of it |", "|---|---|"]
             lines += sorted(rows)

@@ -65,7 +65,6 @@ ASK = (
     "avoid_clusters",
     "avoid_nodes",
     "forms",
-    "claims",
 )
 _ASKED = attrgetter(*ASK)
 # Read from the large `spec` only of jobs that have a checkpoint to resume from.
@@ -223,7 +222,7 @@ def _joined(kind: list[WaitingJob], new: list[WaitingJob]) -> list[WaitingJob]:
 
 def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *rest: Any) -> Ask:  # noqa: FBT001
     """The ask of a job's columns, in the order of `ASK`, where it saved, and perhaps its signal."""
-    required, preferred, prefer, stores, only, avoid, avoid_nodes, forms, claims, *late = rest
+    required, preferred, prefer, stores, only, avoid, avoid_nodes, forms, *late = rest
     saved_in, *signal = late
     return Ask(
         options=tuple(_option(option, exclusive) for option in options),
@@ -236,7 +235,6 @@ def read_ask(options: list[dict[str, Any]], exclusive: bool, limit_ms: int, *res
         avoid_clusters=tuple(avoid),
         avoid_nodes=tuple(sorted(avoid_nodes)),
         forms=tuple(forms),
-        claims=tuple(claims),
         signalled=bool(signal and signal[0]),
         saved_in=saved_in or "",
     )

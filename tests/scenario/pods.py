@@ -65,7 +65,6 @@ class Stay:
     request: Named
     pods: list[Pod]
     is_over: bool
-    ended_ms: int | None
     priority: int = 1
 
     @property
@@ -205,11 +204,9 @@ class Pods:
         fence = (change.new["metadata"].get("labels") or {}).get(FENCE)
         if not fence:
             return
-        job = self._jobs.setdefault(fence, Stay(Named(fence), [], is_over=False, ended_ms=None))
+        job = self._jobs.setdefault(fence, Stay(Named(fence), [], is_over=False))
         phase = str(at(change.new, "status", "state", "phase") or "")
         job.is_over = phase in _OVER or change.type == "DELETED"
-        if job.is_over and job.ended_ms is None:
-            job.ended_ms = self.running._at_ms
 
     def _hear_pod(self, change: Change) -> None:
         raw, now_ms = change.new, self.running._at_ms
@@ -219,7 +216,7 @@ class Pods:
         pod = self._pods.get(raw["metadata"]["uid"])
         if pod is None:
             pod = self._pods[raw["metadata"]["uid"]] = Pod(fence)
-            job = self._jobs.setdefault(fence, Stay(Named(fence), [], is_over=False, ended_ms=None))
+            job = self._jobs.setdefault(fence, Stay(Named(fence), [], is_over=False))
             job.pods.append(pod)
         if raw["spec"].get("nodeName") and pod.bound_ms is None:
             pod.node, pod.bound_ms = raw["spec"]["nodeName"], now_ms

@@ -11,6 +11,8 @@ from federation.services.change import cancel_job, hold_job, release_job
 from tests.stack import eventually
 from tests.world import World, utc_now
 
+WAY = ["queued", "dispatching", "pending", "running", "succeeded"]  # of a job that runs well
+
 
 def events(job: Job) -> list[tuple[str, str]]:
     from tenancy.models import Event
@@ -25,13 +27,7 @@ def test_a_gang_goes_the_whole_way_and_is_billed_once(world: World) -> None:
     assert len(attempt.nodes) == 4
     assert attempt.nodes_seen == attempt.nodes
     assert (attempt.tier, attempt.tier_seen) == ("leaf", "leaf")
-    assert [kind for kind, _ in events(job)] == [
-        "queued",
-        "dispatching",
-        "pending",
-        "running",
-        "succeeded",
-    ]
+    assert [kind for kind, _ in events(job)] == WAY
     world.turn()
     interval = UsageInterval.objects.get(job_id=job.uuid)
     held_ms = interval.ended_ms - interval.started_ms

@@ -28,7 +28,8 @@ _NO_IMAGE = frozenset({
     "RegistryUnavailable",
 })  # fmt: skip
 _WAITS = {"", "Pending"}
-_LEAVES = {"Aborting", "Terminating", "Completing", "Restarting"}
+LEAVES = {"Aborting", "Terminating", "Completing", "Restarting"}
+OVER = {"Aborted", "Completed", "Failed", "Terminated"}
 # Why a pod was taken off its node (condition DisruptionTarget), as the end of the attempt.
 _DISRUPTED = {
     "DeletionByTaintManager": GangState.NODE_FAILED,
@@ -96,6 +97,11 @@ def moment(text: object) -> int | None:
     if not isinstance(text, str) or not text:
         return None
     return to_ms(datetime.fromisoformat(text))
+
+
+def phase_of(job: Json) -> str:
+    """The phase of a job, "" = Volcano has not seen it yet."""
+    return ((job.get("status") or {}).get("state") or {}).get("phase") or ""
 
 
 def pod_seen(raw: Json, gone_ms: int | None = None) -> PodSeen:
@@ -182,7 +188,7 @@ def attempt_seen(
     newest = max((pod.version for pod in found), default=0)
     now = [pod for pod in found if pod.version == newest]
     wanted = sum(task.get("replicas", 1) for task in spec["tasks"])
-    phase = (status.get("state") or {}).get("phase") or ""
+    phase = phase_of(job)
     state, reason = attempt_state(phase, now, wanted, group)
     ended_ms = _ended_ms(status) if state.is_final else None
     pinned = tuple(filter(None, (meta.get("annotations") or {}).get("muster/nodes", "").split(",")))
@@ -234,7 +240,7 @@ def attempt_state(
     """The table: the job's phase and its pods (of its newest version), to our state and words."""
     holding = [pod for pod in pods if pod.holds]
     running = [pod for pod in holding if pod.phase == "Running" and not pod.leaves]
-    if phase in _LEAVES:
+    if phase in LEAVES:
         return GangState.ENDING, phase
     if phase in _WAITS or phase == "Running":
         return _alive(phase, holding, running, pods, wanted, group)

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clusters.backends.volcano.attempt import PodSeen, attempt_seen, pod_seen
+from clusters.backends.volcano.attempt import OVER, PodSeen, attempt_seen, phase_of, pod_seen
 from clusters.backends.volcano.translate import FENCE, MARK
 from clusters.core.observation import GangSeen
 
 Json = Mapping[str, Any]
 Place = tuple[str, str]  # namespace and fence
-_OVER = ("Completed", "Failed", "Aborted", "Terminated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ class Attempts:
         return tuple(
             attempt_seen(job, self._groups.get(_uid(job)), ())
             for _, job in sorted(self._others.items(), key=lambda item: item[0])
-            if not _is_over(job)
+            if phase_of(job) not in OVER
         )
 
     def _bury(self, now_ms: int) -> None:
@@ -169,7 +168,3 @@ def _owners(thing: Json | None) -> list[str]:
     if thing is None:
         return []
     return [owner["uid"] for owner in thing["metadata"].get("ownerReferences") or ()]
-
-
-def _is_over(job: Json) -> bool:
-    return ((job.get("status") or {}).get("state") or {}).get("phase") in _OVER

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clusters.backends.volcano.attempt import LEAVES, OVER, phase_of
+from clusters.backends.volcano.attempts import is_ours, label
 from clusters.backends.volcano.client import KubernetesClient, path_of
 from clusters.backends.volcano.dead import stranded
 from clusters.backends.volcano.errors import EXISTS, GONE
@@ -26,8 +28,6 @@ Json = dict[str, Any]
 
 CORE, BATCH, BUS = "api/v1", "apis/batch.volcano.sh/v1alpha1", "apis/bus.volcano.sh/v1alpha1"
 SCHEDULING, TOPOLOGY = "apis/scheduling.volcano.sh/v1beta1", "apis/topology.volcano.sh/v1alpha1"
-_OVER = {"Aborted", "Completed", "Failed", "Terminated"}
-_LEAVES = {"Aborting", "Terminating", "Completing", "Restarting", "Failed"}
 # Of the first pods so many lines each: enough to see why a gang failed, little enough to show.
 MOST_LOGS, LOG_LINES, LOG_BYTES = 8, "200", str(64 << 10)
 SIGNAL = "muster/signal"
@@ -130,10 +130,10 @@ class VolcanoBackend:
         job = self._find(fence, account)
         if job is None or not self._is_ours(job, fence):
             return
-        phase = ((job.get("status") or {}).get("state") or {}).get("phase")
-        if phase in _LEAVES:
+        phase = phase_of(job)
+        if phase in LEAVES or phase == "Failed":  # that is said while its pods still leave
             self._release(fence, account)
-        if phase in _OVER or phase == "Aborting":
+        if phase in OVER or phase == "Aborting":
             return
         target = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": fence}
         target["uid"] = job["metadata"]["uid"]
@@ -245,8 +245,7 @@ class VolcanoBackend:
         return self._client.items(path_of(CORE, "pods", namespace), labelSelector=ours)
 
     def _is_ours(self, job: Mapping[str, Any], fence: str) -> bool:
-        labels = job["metadata"].get("labels") or {}
-        return labels.get(FENCE) == fence and labels.get(MARK) == self._mark
+        return is_ours(job, self._mark) and label(job, FENCE) == fence
 
 
 def _runs(pod: Mapping[str, Any]) -> bool:

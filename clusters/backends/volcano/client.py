@@ -17,7 +17,7 @@ import msgspec
 
 from clusters.backends.volcano.credentials import Credentials, CredentialsError, credentials_of
 from clusters.backends.volcano.errors import EXPIRED, FORBIDDEN, error_of, refusal
-from clusters.backends.volcano.rights import REVIEWS, is_allowed, review, right_of
+from clusters.backends.volcano.rights import REVIEWS, Right, is_allowed, review, right_of
 from clusters.core.backend import (
     BackendAmbiguousError,
     BackendError,
@@ -105,6 +105,10 @@ class KubernetesClient:
         if answer.status >= 400:
             self._checked("GET", path, answer)
         return answer.content.decode("utf-8", "replace")
+
+    def may(self, right: Right, namespace: str = "") -> bool:
+        """Whether this account has the right (in that namespace), as the server itself says."""
+        return is_allowed(self.create(REVIEWS, review(right, namespace)))
 
     def create(self, path: str, body: Mapping[str, Any], **query: str) -> Json:
         """A new object; rejected with the code `AlreadyExists` where the name is taken."""
@@ -196,7 +200,7 @@ class KubernetesClient:
         """Whether the server says that this account may not do that."""
         needed = right_of(method, path)
         try:
-            return needed is not None and not is_allowed(self.create(REVIEWS, review(*needed)))
+            return needed is not None and not self.may(*needed)
         except BackendError:  # nobody can tell now: the next try will
             return True
 

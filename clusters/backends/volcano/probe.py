@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from clusters.backends.volcano.client import KubernetesClient
 from clusters.backends.volcano.errors import FORBIDDEN
-from clusters.backends.volcano.rights import REVIEWS, Right, is_allowed, review
+from clusters.backends.volcano.rights import Right
 from clusters.core.backend import BackendError, Finding, ProbeReport
 from clusters.core.observation import NodeSeen, Observation, clock_skew_ms
 
@@ -124,7 +124,7 @@ def _rights(client: KubernetesClient, namespaces: Sequence[str]) -> Iterator[Fin
 def _lacks(client: KubernetesClient, right: Right, namespaces: Sequence[str]) -> Iterator[str]:
     """Where the right is missing, in words."""
     for space in namespaces if right.in_namespace else ("",):
-        if not is_allowed(client.create(REVIEWS, review(right, space))):
+        if not client.may(right, space):
             where = f" in {space}" if space else ""
             yield f"{right.verb} {right.resource}{where}"
 

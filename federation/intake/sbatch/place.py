@@ -1,11 +1,11 @@
 """What the caller and the federation add to a script: the tenant, and which GPU models will do."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from federation.core.spec.kinds import did_you_mean
 from federation.intake.findings import Findings, line_pointer
-from federation.intake.place import MOST_FLAVORS, Place, listed
+from federation.intake.place import Narrowing, Place, listed, narrowed
 from federation.intake.sbatch.arguments import Given
 from federation.intake.sbatch.shape import gpu_kinds
 from kit.errors import FieldProblem
@@ -42,33 +42,22 @@ def choose_flavors(given: Mapping[str, Given], place: Place, findings: Findings)
 
     Empty where none is left, which is told unless the tenant is missing.
     """
-    known = len(findings.problems)
-    left = place.asked or place.entitled
-    for one, kinds in _narrowings(given, place.models, findings):
-        named = {flavor for kind in kinds for flavor in place.models[kind]}
-        findings.origins["/flavors"] = one.line
-        if left and not named.intersection(left):
-            detail = (
-                f"{one.text[:60]} is {listed(sorted(named))}, but {place.source} {listed(left)}."
-            )
-            findings.refuse(one.line, "flavor_not_accepted", one.option.long, detail)
-        left = tuple(flavor for flavor in left if flavor in named)
-    if not left and len(findings.problems) == known and isinstance(place.tenant, str):
-        detail = (
-            f"{place.tenant} has no quota for any GPU model, nor has a tenant above it. "
-            "Ask its owner for quota, or name a model with ?flavor=."
-        )
-        findings.refuse(1, "no_flavor", "", detail)
-    return list(left[:MOST_FLAVORS])
+    return narrowed(place, _narrowings(given, place.models, findings), findings)
 
 
 def _narrowings(
-    given: Mapping[str, Given], models: Mapping[str, object], findings: Findings
-) -> Iterable[tuple[Given, list[str]]]:
-    """The options that name GPU models, with the models; what is none is told."""
+    given: Mapping[str, Given], models: Mapping[str, tuple[str, ...]], findings: Findings
+) -> Iterator[Narrowing]:
+    """The options that name GPU models; what is none is told."""
+
+    def narrowing(one: Given, kinds: Sequence[str]) -> Narrowing:
+        findings.origins["/flavors"] = one.line
+        flavors = frozenset(flavor for kind in kinds for flavor in models[kind])
+        return Narrowing(one.line, one.option.long, f"{one.text[:60]} is", flavors)
+
     for kind, one in gpu_kinds(given).items():
         if kind in models:
-            yield one, [kind]
+            yield narrowing(one, [kind])
         else:
             near = did_you_mean(kind, models)
             there = listed(sorted(models))
@@ -80,7 +69,7 @@ def _narrowings(
     text = wanted.text.lower().strip("[]()")
     kinds = text.split("|") if _MODELS.fullmatch(text) else []
     if kinds and all(kind in models for kind in kinds):
-        yield wanted, kinds
+        yield narrowing(wanted, kinds)
     else:
         detail = (
             f"{wanted.text[:60]!r} names no GPU model. Features of nodes are each cluster's own, "

@@ -5,7 +5,7 @@ from typing import Final
 
 from federation.core.spec.kinds import did_you_mean
 from federation.intake.findings import Findings
-from federation.intake.place import MOST_FLAVORS, Place, listed
+from federation.intake.place import Narrowing, Place, listed, narrowed
 from federation.intake.vcjob.pod import Pod
 
 _EVERYWHERE: Final = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
@@ -16,31 +16,16 @@ def choose_flavors(pod: Pod, place: Place, findings: Findings) -> list[str]:
 
     Empty where none is left, which is told unless the tenant is missing.
     """
-    known = len(findings.problems)
-    left = place.asked or place.entitled
     findings.origins["/flavors"] = pod.need.lines["gpus"]
-    for what, line, named in _narrowings(pod, place, findings):
-        if left and not named.intersection(left):
-            detail = f"It means {listed(sorted(named))}, but {place.source} {listed(left)}."
-            findings.refuse(line, "flavor_not_accepted", what, detail)
-        left = tuple(flavor for flavor in left if flavor in named)
-    if not left and len(findings.problems) == known and isinstance(place.tenant, str):
-        detail = (
-            f"{place.tenant} has no quota for any GPU model, nor has a tenant above it. "
-            "Ask its owner for quota, or name a model with ?flavor=."
-        )
-        findings.refuse(1, "no_flavor", "", detail)
-    return list(left[:MOST_FLAVORS])
+    return narrowed(place, _narrowings(pod, place, findings), findings)
 
 
-def _narrowings(
-    pod: Pod, place: Place, findings: Findings
-) -> Iterator[tuple[str, int, frozenset[str]]]:
-    """What narrows the flavors: where it stands, its line, and the flavors that it means."""
+def _narrowings(pod: Pod, place: Place, findings: Findings) -> Iterator[Narrowing]:
+    """The fields that name GPU models; what is none is told."""
     resource, line = pod.need.resource, pod.need.lines["gpus"]
     named = frozenset(_of_resource(resource.lower(), place))
     if named:
-        yield resource, line, named
+        yield Narrowing(line, resource, "It means", named)
     else:
         resources = sorted({name.partition(":")[0] for name in place.models if "/" in name})
         there = f" There are {listed(resources)}." if resources else ""
@@ -52,7 +37,7 @@ def _narrowings(
         if _EVERYWHERE.get(label) == value:
             findings.drop(at, path, "All nodes are such.")
         elif models := frozenset(_of_model(value.lower(), place)):
-            yield path, at, models
+            yield Narrowing(at, path, "It means", models)
         else:
             detail = (
                 f"{value[:60]!r} names no GPU model. Labels of nodes are each cluster's own, and "
